@@ -1,0 +1,51 @@
+# Every target sets up all that it needs: a Python of 3.11 or newer is enough. The virtual environment is .venv.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# The first that runs and is new enough; `make PYTHON=…` overrides.
+PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3.14 python3 python; do \
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format head mutants bench clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "kbsearch needs Python 3.11 or newer (make PYTHON=/path/to/python3)" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --editable '.[local,evaluate,dev]'
+	@touch $@
+
+demo: $(STAMP) ## embedded PostgreSQL, Python's language reference, three questions, every page checked
+	$(BIN)/kbsearch demo
+
+test: $(STAMP) ## all tests
+	$(BIN)/python -m pytest
+
+lint: $(STAMP) ## ruff, mypy, sqlfluff, frozen files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/sqlfluff lint --disable-progress-bar sql/schema sql/functions
+	$(BIN)/python -m tools.freeze check
+
+format: $(STAMP) ## let ruff format the Python files
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+head: $(STAMP) ## write sql/head.sql anew
+	$(BIN)/python -m tools.head
+
+mutants: $(STAMP) ## break the SQL on purpose, in throw-away databases: every mutant must be killed
+	$(BIN)/python -m tools.mutants
+
+bench: $(STAMP) ## medians and ratios of the speed targets
+	$(BIN)/python -m benchmarks
+
+clean: ## remove the virtual environment and the caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -1,0 +1,51 @@
+"""kbsearch: hybrid (vector + keyword) search for knowledge bases, as SQL functions on PostgreSQL and pgvector."""
+
+from kbsearch.client import KBSearch, QueryEmbedder
+from kbsearch.errors import (
+    ArticleError,
+    ChunkError,
+    CursorError,
+    DimensionError,
+    EmbeddedServerError,
+    FilterError,
+    IndexStateError,
+    KBSearchError,
+    LimitError,
+    MigrationError,
+    NotInstalledError,
+    OrganizationError,
+    ProfileError,
+    QueryTextError,
+    SpaceError,
+    VectorError,
+)
+from kbsearch.models import Chunk, KeywordLeg, Legs, Page, ReservedArticle, Result, VectorLeg, VectorLike
+
+__all__ = [
+    "ArticleError",
+    "Chunk",
+    "ChunkError",
+    "CursorError",
+    "DimensionError",
+    "EmbeddedServerError",
+    "FilterError",
+    "IndexStateError",
+    "KBSearch",
+    "KBSearchError",
+    "KeywordLeg",
+    "Legs",
+    "LimitError",
+    "MigrationError",
+    "NotInstalledError",
+    "OrganizationError",
+    "Page",
+    "ProfileError",
+    "QueryEmbedder",
+    "QueryTextError",
+    "ReservedArticle",
+    "Result",
+    "SpaceError",
+    "VectorError",
+    "VectorLeg",
+    "VectorLike",
+]

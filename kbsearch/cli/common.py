@@ -1,0 +1,151 @@
+"""What the commands share: options, exit codes, the database they speak to, output."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import psycopg
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from kbsearch import embedded
+from kbsearch.errors import KBSearchError, OrganizationError, translate
+
+OK = 0
+NO = 1
+"""The command ran, and the answer is no: nothing found, differences found, documents skipped."""
+USAGE = 2
+"""The command line itself is wrong."""
+REFUSED = 3
+"""kbsearch refused the request; the message names the SQLSTATE."""
+UNAVAILABLE = 4
+"""The database can't be reached, or failed."""
+
+DsnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dsn",
+        envvar="KBSEARCH_DSN",
+        help="Connection string of the database; by default an embedded PostgreSQL, started on demand.",
+        show_default=False,
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+OrgOption = Annotated[
+    str | None,
+    typer.Option("--org", help="Name of the organisation; may be left out if there is only one.", show_default=False),
+]
+
+
+def console() -> Console:
+    """Console for results; made when needed, so that it follows a redirected standard output."""
+    return Console()
+
+
+def messages() -> Console:
+    """Console for progress and complaints, on standard error."""
+    return Console(stderr=True)
+
+
+def emit(value: Any) -> None:
+    """Print a value as JSON; dataclasses become objects."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_plain) + "\n")
+
+
+def _plain(value: object) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return str(value)
+
+
+def database(dsn: str | None, *, upgrade: bool = True) -> str:
+    """Return the connection string to use; without one the embedded server is started, and kbsearch in it upgraded to this version."""
+    if dsn:
+        return dsn
+    server = embedded.running()
+    if server is None:
+        with messages().status("Starting the embedded PostgreSQL …"):
+            server = embedded.start()
+    return embedded.ensure_database(server, upgrade=upgrade)
+
+
+@contextmanager
+def connected(dsn: str | None) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """A connection in autocommit mode to the database named, or to the embedded one."""
+    with psycopg.connect(database(dsn), autocommit=True, prepare_threshold=None) as connection:
+        yield connection
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Organization:
+    """An organisation, found by its name."""
+
+    id: int
+    name: str
+    active_space_id: int | None
+
+
+def find_organization(connection: psycopg.Connection[Any], name: str | None) -> Organization:
+    """Return the organisation of this name, or the only one.
+
+    Raises:
+        OrganizationError: there is none, or more than one.
+    """
+    rows = connection.execute(
+        """SELECT organizations.id, organizations.name, organizations.active_space_id
+FROM kbsearch.organizations AS organizations
+WHERE %(name)s::pg_catalog.text IS NULL OR organizations.name = %(name)s::pg_catalog.text
+ORDER BY organizations.id
+LIMIT 20""",
+        {"name": name},
+    ).fetchall()
+    found = [Organization(*row) for row in rows]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = ", ".join(f"{one.name} (id {one.id})" for one in found)
+        raise OrganizationError(
+            f"there are several organisations: {listed}"
+            if name is None
+            else f"several organisations bear that name: {listed}",
+            hint="Say which: --org NAME" if name is None else "Give them different names.",
+        )
+    raise OrganizationError(
+        "there is no organisation yet" if name is None else f"there is no organisation of the name {name!r}",
+        hint="Ingest something first: kbsearch ingest PATH, or kbsearch demo",
+    )
+
+
+class Commands(TyperGroup):
+    """Turns our exceptions and the driver's into a message and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command line."""
+        try:
+            return super().invoke(ctx)
+        except psycopg.Error as error:
+            ours = translate(error)
+            raise typer.Exit(complain(ours)) from error
+        except KBSearchError as error:
+            raise typer.Exit(complain(error)) from error
+
+
+def complain(error: Exception) -> int:
+    """Say what went wrong on standard error, and return the exit code for it."""
+    if isinstance(error, KBSearchError):
+        _say(f"kbsearch: {error} ({error.sqlstate})")
+        if error.hint:
+            _say(f"  {error.hint}")
+        return REFUSED
+    _say(f"kbsearch: the database failed: {str(error).strip()}")
+    return UNAVAILABLE
+
+
+def _say(line: str) -> None:
+    messages().print(line, markup=False, highlight=False, soft_wrap=True)

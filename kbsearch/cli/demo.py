@@ -1,0 +1,29 @@
+"""`kbsearch demo`: real text, real questions, every page checked."""
+
+from __future__ import annotations
+
+import typer
+
+from kbsearch import demo
+from kbsearch.cli.common import NO, USAGE, DsnOption, connected, console, messages
+from kbsearch.embed import LocalEmbedder, MissingExtraError, ModelFileError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(demo_command)
+
+
+def demo_command(dsn: DsnOption = None) -> None:
+    """Ingest Python's language reference, answer three questions, check that their pages are a partition of the ranking.
+
+    Exit code 1 if a check fails.
+    """
+    try:
+        embedder = LocalEmbedder()
+    except (MissingExtraError, ModelFileError) as error:
+        messages().print(str(error), style="red", markup=False, soft_wrap=True)
+        raise typer.Exit(USAGE) from error
+    with connected(dsn) as connection:
+        if not demo.run(console(), connection, embedder):
+            raise typer.Exit(NO)

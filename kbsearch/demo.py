@@ -1,0 +1,193 @@
+"""What `make demo` runs: Python's language reference ingested, three questions answered, every page checked."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from kbsearch.cli.ingest import progress_bars, show_report
+from kbsearch.client import KBSearch
+from kbsearch.embed import Embedder
+from kbsearch.ingest import Source, ingest, read_pydoc
+from kbsearch.ingest.pipeline import organization_id
+from kbsearch.models import Result
+
+ORGANIZATION = "python-docs"
+QUESTIONS = (
+    "How do I make sure that a file is closed when an error happens?",
+    "When is the else branch run?",
+    "Why can a list not be a key of a dictionary?",
+)
+SHOWN = 5
+WHOLE = 1000
+"""Articles of the one big page: the most that a search gives."""
+PAGE_SIZES = (10, 7)
+MIXED_SIZES = (1, 2, 3, 5, 8, 13)
+
+
+def run(output: Console, connection: psycopg.Connection[Any], embedder: Embedder) -> bool:
+    """Run the demo on a connection in autocommit mode, and say whether all checks hold.
+
+    Raises:
+        KBSearchError, psycopg.Error: the database refused something or failed.
+    """
+    started = time.monotonic()
+    org_id = organization_id(connection, ORGANIZATION, create=True)
+    with progress_bars(output) as progress:
+        source = Source("pydoc", read_pydoc(kind="page"))
+        report = ingest(connection, org_id, [source], embedder=embedder, progress=progress)
+    show_report(output, report, ORGANIZATION)
+    client = KBSearch(connection, embedder=embedder)
+    holds = [_answer(output, client, org_id, question, embedder) for question in QUESTIONS]
+    if all(holds) and not report.rejected:
+        output.print(f"[green]All pages are right.[/green] {time.monotonic() - started:.1f} s. What to try next:\n")
+    else:
+        output.print("[red]Something is wrong: see above.[/red]\n")
+    for command in _next_commands():
+        output.print(f"  {command}", highlight=False, markup=False, soft_wrap=True)
+    return all(holds) and not report.rejected
+
+
+def partition_faults(whole: Sequence[Result], pages: Iterable[Sequence[Result]]) -> list[str]:
+    """What is wrong with pages that should be a partition of a ranking, in words; nothing when nothing is."""
+    walked = [_comparable(result) for page in pages for result in page]
+    expected = [_comparable(result) for result in whole]
+    faults = []
+    seen: set[int] = set()
+    for result in walked:
+        if result.article_id in seen:
+            faults.append(f"article {result.article_id} is there twice")
+        seen.add(result.article_id)
+    faults.extend(f"article {result.article_id} is missing" for result in expected if result.article_id not in seen)
+    faults.extend(
+        f"place {place} differs: {_name(ours)} instead of {_name(theirs)}"
+        for place, (ours, theirs) in enumerate(itertools.zip_longest(walked, expected), 1)
+        if ours != theirs
+    )
+    return faults
+
+
+def _answer(output: Console, client: KBSearch, org_id: int, question: str, embedder: Embedder) -> bool:
+    """Show the best answers to a question, walk its pages in several ways and say whether each walk gives the ranking."""
+    (embedding,) = embedder.embed_queries([question])
+    began = time.perf_counter()
+    first = client.search(org_id, question, embedding, limit=WHOLE)
+    milliseconds = (time.perf_counter() - began) * 1000
+    whole = first.items
+    words = ", ".join(first.legs.keyword.words) or "none"
+    table = Table(
+        title=question,
+        caption=f"{first.total} articles ranked by {first.profile} in {milliseconds:.0f} ms; words known: {words}",
+        title_justify="left",
+        caption_justify="left",
+    )
+    for name, justify in (
+        ("#", "right"),
+        ("topic", "left"),
+        ("title", "left"),
+        ("score", "right"),
+        ("cosine", "right"),
+        ("words", "right"),
+        ("ties", "left"),
+    ):
+        table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+    for result in whole[:SHOWN]:
+        tie = f"with {result.tied_with}{', by id' if result.settled_by_identity else ''}" if result.tied_with else ""
+        table.add_row(
+            str(result.place),
+            (result.external_ref or "").removeprefix("pydoc:"),
+            result.title,
+            f"{result.score:.6f}",
+            _number(result.vector_similarity),
+            _number(result.keyword_score),
+            tie,
+        )
+    output.print(table)
+    faults = (
+        []
+        if first.end_reached and first.total == len(whole)
+        else [f"one page of {WHOLE} has {len(whole)} of {first.total} articles"]
+    )
+    walks: list[tuple[str, list[tuple[Result, ...]]]] = []
+    for size in PAGE_SIZES:
+        walks.append(
+            (
+                f"pages of {size} by cursor",
+                [page.items for page in client.pages(org_id, question, embedding, limit=size)],
+            )
+        )
+        walks.append((f"pages of {size} by offset", list(_by_offset(client, org_id, question, embedding, size))))
+    walks.append(
+        (f"pages of {', '.join(map(str, MIXED_SIZES))}, … by cursor", list(_mixed(client, org_id, question, embedding)))
+    )
+    checked = []
+    for name, pages in walks:
+        found = partition_faults(whole, pages)
+        faults.extend(f"{name}: {fault}" for fault in found)
+        checked.append(f"{name} ({len([page for page in pages if page])})")
+    tied = sum(1 for result in whole if result.tied_with)
+    if faults:
+        for fault in faults[:SHOWN]:
+            output.print(f"  ✗ {fault}", style="red", markup=False)
+    else:
+        output.print(
+            f"  [green]✓[/green] {len(whole)} articles, {tied} of them tied; the same ranking from {'; '.join(checked)}\n",
+            highlight=False,
+        )
+    return not faults
+
+
+def _by_offset(client: KBSearch, org_id: int, question: str, embedding: Any, size: int) -> Iterator[tuple[Result, ...]]:
+    for offset in itertools.count(0, size):
+        page = client.search(org_id, question, embedding, limit=size, offset=offset)
+        yield page.items
+        if page.end_reached:
+            return
+
+
+def _mixed(client: KBSearch, org_id: int, question: str, embedding: Any) -> Iterator[tuple[Result, ...]]:
+    cursor: str | None = None
+    for size in itertools.cycle(MIXED_SIZES):
+        page = client.search(org_id, question, embedding, limit=size, cursor=cursor)
+        yield page.items
+        cursor = page.next_cursor
+        if page.end_reached or cursor is None:
+            return
+
+
+def _comparable(result: Result) -> Result:
+    """A row without its cursor, which says where a page goes on, not what was found."""
+    return replace(result, cursor=None)
+
+
+def _name(result: Result | None) -> str:
+    return "nothing" if result is None else f"article {result.article_id} (score {result.score!r})"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _next_commands() -> list[str]:
+    program = Path(sys.argv[0])
+    with contextlib.suppress(ValueError):
+        program = program.absolute().relative_to(Path.cwd())
+    kbsearch = shlex.quote(str(program)) if program.name == "kbsearch" else "kbsearch"
+    return [
+        f"{kbsearch} search --org {ORGANIZATION} 'how are names looked up in enclosing scopes'",
+        f"{kbsearch} search --org {ORGANIZATION} '\"context manager\" -async' --json",
+        f"{kbsearch} ingest ~/notes --org notes        # your own Markdown and text",
+        f"{kbsearch} db url                            # the same functions from psql",
+        f"{kbsearch} db stop                           # the embedded server stays up until then",
+    ]

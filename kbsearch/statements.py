@@ -1,0 +1,372 @@
+"""Pure builders: from checked arguments to a statement with its parameters. Nothing here talks to a database.
+
+Calls use named notation, so a function's later parameters can't shift them. Parameters have no casts of vector type: the type may live
+in any schema, and the function's own signature says it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, SupportsFloat, SupportsIndex
+
+import numpy as np
+
+from kbsearch.errors import (
+    ArticleError,
+    CursorError,
+    FilterError,
+    KBSearchError,
+    LimitError,
+    OrganizationError,
+    ProfileError,
+    QueryTextError,
+    SpaceError,
+    VectorError,
+)
+from kbsearch.models import Chunk, VectorLike
+
+BIGINT_MAX = 2**63 - 1
+MAX_DIMENSIONS = 16_000
+"""Of pgvector's type: a vector of more is refused here, before the database is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement for psycopg.
+
+    Attributes:
+        sql: text with named placeholders.
+        parameters: their values.
+    """
+
+    sql: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+def search_page(
+    org_id: int | None,
+    text: str | None,
+    embedding: VectorLike | None = None,
+    *,
+    limit: int = 10,
+    offset: int = 0,
+    cursor: str | None = None,
+    kinds: Sequence[str] | None = None,
+    kind_quota: Mapping[str, int] | None = None,
+    metadata: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    min_score: float | None = None,
+    profile: str | None = None,
+    space_id: int | None = None,
+    exploratory: bool = False,
+) -> Statement:
+    """A call of search_kb_hybrid_page_v1 that gives one row with one column, the page as text.
+
+    Raises:
+        KBSearchError: an argument can't be what its name says; ranges are the database's matter.
+    """
+    parameters: dict[str, Any] = {
+        "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+        "query_text": plain_text(text, "text", QueryTextError),
+        "query_embedding": None if embedding is None else vector_text(embedding),
+        "limit": integer(limit, "limit", LimitError),
+        "offset": integer(offset, "offset", LimitError),
+        "cursor": plain_text(cursor, "cursor", CursorError),
+        "kinds": None if kinds is None else texts(kinds, "kinds", FilterError),
+        "kind_quota": None if kind_quota is None else _quota(kind_quota),
+        "metadata": None if metadata is None else json_text(metadata, "metadata", FilterError),
+        "min_score": None if min_score is None else _number(min_score, "min_score", FilterError),
+        "profile": plain_text(profile, "profile", ProfileError),
+        "space_id": integer(space_id, "space_id", SpaceError, optional=True),
+        "exploratory": bool(exploratory),
+    }
+    return Statement(
+        """SELECT (kbsearch.search_kb_hybrid_page_v1(
+    p_org_id => %(org_id)s::bigint,
+    p_query_text => %(query_text)s::pg_catalog.text,
+    p_query_embedding => %(query_embedding)s,
+    p_limit => %(limit)s::bigint,
+    p_offset => %(offset)s::bigint,
+    p_cursor => %(cursor)s::pg_catalog.text,
+    p_kinds => %(kinds)s::pg_catalog.text[],
+    p_kind_quota => %(kind_quota)s::pg_catalog.jsonb,
+    p_metadata => %(metadata)s::pg_catalog.jsonb,
+    p_min_score => %(min_score)s::double precision,
+    p_profile => %(profile)s::pg_catalog.text,
+    p_space_id => %(space_id)s::bigint,
+    p_exploratory => %(exploratory)s::boolean
+))::pg_catalog.text""",
+        parameters,
+    )
+
+
+def upsert_article(
+    org_id: int | None,
+    *,
+    external_ref: str | None = None,
+    title: str | None = None,
+    body: str | None = None,
+    kind: str = "article",
+    chunks: Sequence[Chunk] | None = None,
+    published: bool = True,
+    metadata: Mapping[str, Any] | None = None,
+    source_uri: str | None = None,
+    language: str | None = None,
+    content_sha256: str | None = None,
+    article_id: int | None = None,
+    space_id: int | None = None,
+) -> Statement:
+    """A call of upsert_kb_article_v1 that gives the article's id."""
+    parameters: dict[str, Any] = {
+        "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+        "external_ref": plain_text(external_ref, "external_ref", ArticleError),
+        "title": plain_text(title, "title", ArticleError),
+        "body": plain_text(body, "body", ArticleError),
+        "kind": plain_text(kind, "kind", ArticleError),
+        "chunks": None if chunks is None else json_text(_chunks(chunks), "chunks", ArticleError),
+        "published": bool(published),
+        "metadata": json_text({} if metadata is None else metadata, "metadata", ArticleError),
+        "source_uri": plain_text(source_uri, "source_uri", ArticleError),
+        "language": plain_text(language, "language", ArticleError),
+        "content_sha256": plain_text(content_sha256, "content_sha256", ArticleError),
+        "article_id": integer(article_id, "article_id", ArticleError, optional=True),
+        "space_id": integer(space_id, "space_id", SpaceError, optional=True),
+    }
+    return Statement(
+        """SELECT kbsearch.upsert_kb_article_v1(
+    p_org_id => %(org_id)s::bigint,
+    p_external_ref => %(external_ref)s::pg_catalog.text,
+    p_title => %(title)s::pg_catalog.text,
+    p_body => %(body)s::pg_catalog.text,
+    p_kind => %(kind)s::pg_catalog.text,
+    p_chunks => %(chunks)s::pg_catalog.jsonb,
+    p_published => %(published)s::boolean,
+    p_metadata => %(metadata)s::pg_catalog.jsonb,
+    p_source_uri => %(source_uri)s::pg_catalog.text,
+    p_language => %(language)s::pg_catalog.regconfig,
+    p_content_sha256 => %(content_sha256)s::pg_catalog.text,
+    p_article_id => %(article_id)s::bigint,
+    p_space_id => %(space_id)s::bigint
+)""",
+        parameters,
+    )
+
+
+def delete_article(org_id: int | None, *, article_id: int | None = None, external_ref: str | None = None) -> Statement:
+    """A call of delete_kb_article_v1 that says whether there was such an article."""
+    return Statement(
+        """SELECT kbsearch.delete_kb_article_v1(
+    p_org_id => %(org_id)s::bigint,
+    p_article_id => %(article_id)s::bigint,
+    p_external_ref => %(external_ref)s::pg_catalog.text
+)""",
+        {
+            "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+            "article_id": integer(article_id, "article_id", ArticleError, optional=True),
+            "external_ref": plain_text(external_ref, "external_ref", ArticleError),
+        },
+    )
+
+
+def reserve_articles(org_id: int | None, external_refs: Sequence[str]) -> Statement:
+    """A call of reserve_kb_articles_v1 that gives a row for every name."""
+    return Statement(
+        """SELECT reserved.external_ref, reserved.article_id, reserved.content_sha256
+FROM kbsearch.reserve_kb_articles_v1(
+    p_org_id => %(org_id)s::bigint,
+    p_external_refs => %(external_refs)s::pg_catalog.text[]
+) AS reserved""",
+        {
+            "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+            "external_refs": texts(external_refs, "external_refs", ArticleError),
+        },
+    )
+
+
+def searched_space(org_id: int | None, space_id: int | None) -> Statement:
+    """The embedding space that a search of the organisation uses: id, model, revision, dimensions; no row if it has none."""
+    return Statement(
+        """SELECT spaces.id, spaces.model, spaces.revision, spaces.dimensions
+FROM kbsearch.organizations AS organizations
+INNER JOIN kbsearch.kb_embedding_spaces AS spaces
+    ON spaces.id OPERATOR(pg_catalog.=) coalesce(%(space_id)s::bigint, organizations.active_space_id)
+WHERE organizations.id OPERATOR(pg_catalog.=) %(org_id)s::bigint""",
+        {
+            "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+            "space_id": integer(space_id, "space_id", SpaceError, optional=True),
+        },
+    )
+
+
+def integer(value: object, name: str, error: type[KBSearchError], *, optional: bool = False) -> int | None:
+    """Return a whole number that PostgreSQL's bigint holds.
+
+    Raises:
+        error: it is none: text, a fraction, a truth value, None unless optional, or beyond 64 bits.
+    """
+    if value is None and optional:
+        return None
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
+        raise error(f"{name} must be an integer, not {value!r}", detail={name: repr(value)})
+    number = operator.index(value)
+    if not -BIGINT_MAX - 1 <= number <= BIGINT_MAX:
+        raise error(f"{name} must fit in 64 bits: {number}", detail={name: str(number)})
+    return number
+
+
+def plain_text(value: object, name: str, error: type[KBSearchError]) -> str | None:
+    """Return text that PostgreSQL can store, or None.
+
+    Raises:
+        error: it is no string, or holds NUL or half of a surrogate pair.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise error(f"{name} must be a string, not {type(value).__name__}")
+    position = value.find("\0")
+    if position >= 0:
+        raise error(
+            f"{name} holds a NUL character at position {position}",
+            detail={"position": position},
+            hint="Remove the character: no PostgreSQL text can hold it.",
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError as failure:
+        raise error(
+            f"{name} holds a lone surrogate at position {failure.start}",
+            detail={"position": failure.start},
+            hint="The text was decoded wrongly somewhere: decode it again, with errors='replace' if need be.",
+        ) from None
+    return value
+
+
+def texts(values: object, name: str, error: type[KBSearchError]) -> list[str]:
+    """Return a list of strings; one string alone is refused, it is nearly always a mistake.
+
+    Raises:
+        error: it is no sequence of strings.
+    """
+    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
+        raise error(f"{name} must be a list of strings, not {values!r}")
+    result: list[str] = []
+    for value in values:
+        text = plain_text(value, name, error)
+        if text is None:
+            raise error(f"{name} must be a list of strings: None is none")
+        result.append(text)
+    return result
+
+
+def json_text(value: object, name: str, error: type[KBSearchError]) -> str:
+    r"""Return a value as JSON text that PostgreSQL's jsonb takes.
+
+    Raises:
+        error: it is not JSON, or holds NaN, NUL or a lone surrogate.
+    """
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as failure:
+        raise error(f"{name} can't be written as JSON: {failure}") from None
+    # json.dumps writes NUL as an escape, which jsonb refuses; a backslash of the data is doubled and taken out first.
+    if "\\u0000" in text.replace("\\\\", ""):
+        raise error(f"{name} holds a NUL character", hint="Remove the character: no PostgreSQL text can hold it.")
+    plain_text(text, name, error)
+    return text
+
+
+def vector(value: object) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """Return an embedding as float32 of shape (dimensions,).
+
+    Raises:
+        VectorError: it is no sequence of numbers, or has NaN, infinity or a component beyond single precision.
+    """
+    array = _array(value)
+    if array.ndim != 1:
+        raise VectorError(f"an embedding has one axis, not {array.ndim}: shape {array.shape}")
+    if not 1 <= array.size <= MAX_DIMENSIONS:
+        raise VectorError(f"an embedding has 1 to {MAX_DIMENSIONS} components, not {array.size}")
+    try:
+        with np.errstate(over="ignore"):
+            result = array.astype(np.float32)
+    except (TypeError, ValueError, OverflowError) as failure:
+        raise VectorError(f"an embedding must be made of numbers: {failure}") from None
+    if not np.isfinite(result).all():
+        position = int(np.flatnonzero(~np.isfinite(result))[0])
+        raise VectorError(
+            f"component {position} of the embedding is {array[position]}: NaN, infinite or beyond single precision",
+            detail={"position": position},
+        )
+    return result
+
+
+def _array(value: object) -> np.ndarray[Any, Any]:
+    """Return a numpy array of numbers, of any shape and type."""
+    if hasattr(value, "to_numpy"):  # pgvector's own type, or a column of a data frame
+        value = value.to_numpy()
+    if not isinstance(value, np.ndarray):
+        if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+            raise VectorError(
+                f"an embedding must be a list, a tuple or an array of numbers, not {type(value).__name__}"
+            )
+        for component in value:
+            if isinstance(component, (bool, np.bool_)) or not isinstance(component, (int, float, np.number)):
+                raise VectorError(
+                    f"an embedding must be made of numbers, not of {type(component).__name__}: {component!r}"
+                )
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" and array.dtype != np.dtype(object):
+        raise VectorError(f"an embedding must be made of numbers, not of {array.dtype}")
+    return array
+
+
+def vector_text(value: object) -> str:
+    """Return an embedding as pgvector reads it; the digits give the same float32 back."""
+    return "[" + ",".join(str(component) for component in vector(value)) + "]"
+
+
+def _number(value: object, name: str, error: type[KBSearchError]) -> float:
+    if isinstance(value, (bool, str, bytes)) or not isinstance(value, SupportsFloat):
+        raise error(f"{name} must be a number, not {value!r}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise error(f"{name} must be a finite number, not {number}")
+    return number
+
+
+def _quota(quota: object) -> str:
+    if not isinstance(quota, Mapping):
+        raise FilterError(f"kind_quota must map kinds to numbers of articles, not {type(quota).__name__}")
+    return json_text(
+        {
+            plain_text(kind, "kind_quota", FilterError): integer(places, f"kind_quota of {kind}", FilterError)
+            for kind, places in quota.items()
+        },
+        "kind_quota",
+        FilterError,
+    )
+
+
+def _chunks(chunks: object) -> list[dict[str, Any]]:
+    if isinstance(chunks, (str, bytes, Mapping)) or not hasattr(chunks, "__iter__"):
+        raise ArticleError(f"chunks must be a list of Chunk, not {type(chunks).__name__}")
+    result: list[dict[str, Any]] = []
+    for chunk in chunks:
+        if not isinstance(chunk, Chunk):
+            raise ArticleError(f"chunks must be a list of Chunk, not of {type(chunk).__name__}")
+        result.append(
+            {
+                "content": plain_text(chunk.content, "content", ArticleError),
+                "heading": plain_text(chunk.heading, "heading", ArticleError),
+                # The shortest decimal that gives the same float32 back; as a double it has the same digits.
+                "embedding": None
+                if chunk.embedding is None
+                else [float(str(component)) for component in vector(chunk.embedding)],
+                "input_sha256": plain_text(chunk.input_sha256, "input_sha256", ArticleError),
+            }
+        )
+    return result

@@ -1,0 +1,52 @@
+-- Reciprocal rank fusion (Cormack, Clarke and Buettcher 2009) over articles. Ranks are competition ranks: articles that tie in a leg share one,
+-- so no id enters a score. Each leg is collapsed to articles before it is ranked.
+CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(
+    p_org_id bigint, p_space_id bigint, p_embedding vector, p_lexemes text [], p_term_weights double precision [], p_counts_terms boolean,
+    p_allowed bigint [], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean,
+    p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer
+) RETURNS TABLE (article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH vector_best AS (
+        SELECT DISTINCT ON (v.article_id) v.article_id, v.chunk_id, v.score, v.similarity
+        FROM kbsearch.fuse_kb_weighted_v1(
+            p_org_id, p_space_id, p_embedding, NULL, NULL, false, p_allowed, p_uses_vector, false, false, 1, 0
+        ) AS v
+        ORDER BY v.article_id ASC, v.score DESC, v.chunk_id ASC
+    ),
+    keyword_best AS (
+        SELECT DISTINCT ON (k.article_id) k.article_id, k.chunk_id, k.raw
+        FROM kbsearch.fuse_kb_weighted_v1(
+            p_org_id, NULL, NULL, p_lexemes, p_term_weights, p_counts_terms, p_allowed, false, p_uses_keyword, p_dense, 0, 0
+        ) AS k
+        ORDER BY k.article_id ASC, k.raw DESC, k.chunk_id ASC
+    ),
+    ranked AS (
+        SELECT
+            coalesce(v.article_id, k.article_id) AS article_id,
+            v.chunk_id AS vector_chunk_id,
+            k.chunk_id AS keyword_chunk_id,
+            coalesce(round(1e9::double precision * p_vector_weight / (p_rrf_k + v.leg_rank))::bigint, 0) AS vector_part,
+            coalesce(round(1e9::double precision * p_keyword_weight / (p_rrf_k + k.leg_rank))::bigint, 0) AS keyword_part,
+            v.similarity,
+            k.raw
+        FROM (SELECT b.article_id, b.chunk_id, b.similarity, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM vector_best AS b) AS v
+        FULL JOIN (SELECT b.article_id, b.chunk_id, b.raw, rank() OVER (ORDER BY b.raw DESC) AS leg_rank FROM keyword_best AS b) AS k
+            ON k.article_id = v.article_id
+    )
+    SELECT
+        r.article_id,
+        CASE
+            WHEN r.vector_part > r.keyword_part THEN r.vector_chunk_id
+            WHEN r.vector_part < r.keyword_part THEN r.keyword_chunk_id
+            ELSE least(r.vector_chunk_id, r.keyword_chunk_id)
+        END,
+        r.vector_part + r.keyword_part,
+        r.similarity,
+        r.raw
+    FROM ranked AS r;
+END;
+COMMENT ON FUNCTION kbsearch.fuse_kb_rrf_v1(
+    bigint, bigint, vector, text [], double precision [], boolean, bigint [], boolean, boolean, boolean, double precision, double precision, integer
+) IS
+'Every article that a leg found, scored in billionths: the sum over the legs that found it of round(1e9 * weight / (k + rank)), rank being its competition rank there (Cormack, Clarke and Buettcher 2009). chunk_id: the best chunk of the leg that gave more, the lower id where both gave the same; similarity and raw: the best of each leg.';

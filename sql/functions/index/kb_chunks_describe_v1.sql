@@ -1,0 +1,59 @@
+-- A chunk's postings are a function of its own row, so the row takes what it needs from the article, under a lock that keeps the article
+-- as it is until commit: a concurrent change of the article waits and then updates this chunk too.
+CREATE FUNCTION kbsearch.kb_chunks_describe_v1() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, kbsearch, pg_temp
+AS $$
+DECLARE
+    v_title text;
+    v_language regconfig;
+    v_published boolean;
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF NEW.org_id <> OLD.org_id OR NEW.id <> OLD.id THEN
+            RAISE EXCEPTION 'org_id and id of chunk % cannot be changed', OLD.id
+                USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', OLD.org_id, 'chunk_id', OLD.id)::text,
+                    HINT = 'Insert a new chunk and delete this one.';
+        END IF;
+    END IF;
+    IF octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')) > 262144 THEN
+        RAISE EXCEPTION 'a chunk of % bytes is too large: at most 262144 bytes of content and heading', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, ''))
+            USING ERRCODE = 'KBCHK', DETAIL = jsonb_build_object('org_id', NEW.org_id, 'article_id', NEW.article_id, 'chunk_no', NEW.chunk_no,
+                    'bytes', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')), 'maximum_bytes', 262144)::text,
+                HINT = 'Split the text into several chunks, a few paragraphs each.';
+    END IF;
+    SELECT a.title, coalesce(a.language, o.language), a.published
+    INTO v_title, v_language, v_published
+    FROM kbsearch.kb_articles AS a
+    INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
+    WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
+    FOR SHARE OF a;
+    NEW.searchable := coalesce(v_published, false);
+    IF
+        TG_OP = 'UPDATE' AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
+        AND v_title IS NOT DISTINCT FROM OLD.title AND v_language IS NOT DISTINCT FROM OLD.language
+    THEN
+        NEW.title := OLD.title;
+        NEW.language := OLD.language;
+        NEW.lexemes := OLD.lexemes;
+        NEW.term_counts := OLD.term_counts;
+        NEW.occurrence_count := OLD.occurrence_count;
+        NEW.phrase_text := OLD.phrase_text;
+        RETURN NEW;
+    END IF;
+    NEW.title := v_title;
+    NEW.language := v_language;
+    SELECT d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text
+    INTO NEW.lexemes, NEW.term_counts, NEW.occurrence_count, NEW.phrase_text
+    FROM kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language) AS d;
+    IF NEW.occurrence_count > 16000 THEN
+        RAISE EXCEPTION 'a chunk of % words is too large: at most 16000, its title and heading included', NEW.occurrence_count
+            USING ERRCODE = 'KBCHK', DETAIL = jsonb_build_object('org_id', NEW.org_id, 'article_id', NEW.article_id, 'chunk_no', NEW.chunk_no,
+                    'words', NEW.occurrence_count, 'maximum_words', 16000)::text,
+                HINT = 'Split the text into several chunks, a few paragraphs each.';
+    END IF;
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS
+'Trigger, before insert or update of a chunk: locks the article (FOR SHARE), copies its title, language and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';

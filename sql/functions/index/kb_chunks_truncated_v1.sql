@@ -1,0 +1,10 @@
+CREATE FUNCTION kbsearch.kb_chunks_truncated_v1() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, kbsearch, pg_temp
+AS $$
+BEGIN
+    TRUNCATE kbsearch.kb_postings, kbsearch.kb_corpus_stats;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.kb_chunks_truncated_v1() IS 'Trigger, after truncate of kb_article_chunks: empties the derived tables.';

@@ -1,0 +1,34 @@
+CREATE FUNCTION kbsearch.kb_embeddings_check_v1() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, kbsearch, pg_temp
+AS $$
+DECLARE
+    v_dimensions integer;
+    v_given integer;
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        IF NEW.org_id <> OLD.org_id THEN
+            RAISE EXCEPTION 'an embedding of organisation % cannot be moved to another', OLD.org_id
+                USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', OLD.org_id, 'chunk_id', OLD.chunk_id)::text,
+                    HINT = 'Insert a new embedding and delete this one.';
+        END IF;
+    END IF;
+    SELECT s.dimensions INTO v_dimensions FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = NEW.space_id;
+    v_given := kbsearch.count_kb_dimensions_v1(NEW.embedding);
+    IF v_given <> v_dimensions THEN
+        RAISE EXCEPTION 'an embedding has % dimensions, space % has %', v_given, NEW.space_id, v_dimensions
+            USING ERRCODE = 'KBDIM', DETAIL = jsonb_build_object('org_id', NEW.org_id, 'chunk_id', NEW.chunk_id, 'space_id', NEW.space_id,
+                    'given', v_given, 'expected', v_dimensions)::text,
+                HINT = 'Embed with the model of the space, or insert a space for this model.';
+    END IF;
+    -- the lock keeps the chunk as it is until commit: publishing and unpublishing wait and then update this row too
+    SELECT c.searchable INTO NEW.searchable
+    FROM kbsearch.kb_article_chunks AS c
+    WHERE c.org_id = NEW.org_id AND c.id = NEW.chunk_id
+    FOR SHARE OF c;
+    NEW.searchable := coalesce(NEW.searchable, false);
+    RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.kb_embeddings_check_v1() IS
+'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG) and copies the chunk''s searchable.';

@@ -1,0 +1,19 @@
+CREATE FUNCTION kbsearch.kb_organizations_changed_v1() RETURNS trigger
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, kbsearch, pg_temp
+AS $$
+BEGIN
+    IF NEW.language <> OLD.language THEN
+        UPDATE kbsearch.kb_article_chunks AS c
+        SET language = NULL
+        FROM kbsearch.kb_articles AS a
+        WHERE c.org_id = NEW.id AND a.org_id = NEW.id AND a.id = c.article_id AND a.language IS NULL;
+    END IF;
+    IF NEW.reference_length <> OLD.reference_length THEN
+        PERFORM kbsearch.rebuild_kb_index_v1(NEW.id);
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.kb_organizations_changed_v1() IS
+'Trigger, after update of organizations: another language analyses the chunks of its articles again, another reference_length rebuilds the postings.';

@@ -1,0 +1,46 @@
+-- Removal and new rows are one statement: both see one snapshot, taken after the lock. What a concurrent writer commits meanwhile is in neither.
+CREATE FUNCTION kbsearch.rebuild_kb_index_v1(p_org_id bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
+SET search_path = pg_catalog, kbsearch, pg_temp
+SET jit = off
+AS $$
+DECLARE
+    v_segment bigint;
+    v_rows bigint;
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'));
+    v_segment := nextval('kbsearch.kb_segment_seq');
+    WITH removed AS (
+        DELETE FROM kbsearch.kb_postings AS p WHERE p.org_id = p_org_id
+    ),
+    removed_stats AS (
+        DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id
+    ),
+    numbered AS (
+        SELECT e.lexeme, e.entry, (row_number() OVER (PARTITION BY e.lexeme ORDER BY e.entry) - 1) / 200 AS block
+        FROM kbsearch.list_kb_entries_v1(p_org_id) AS e
+    ),
+    posted AS (
+        INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
+        SELECT p_org_id, n.lexeme, min(n.entry) >> 12, v_segment, 1, max(n.entry & 4095), count(*), array_agg(n.entry ORDER BY n.entry)
+        FROM numbered AS n
+        GROUP BY n.lexeme, n.block
+        RETURNING 1
+    ),
+    kept AS (
+        INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count, posting_rows)
+        SELECT p_org_id, v_segment, count(*), coalesce(sum(c.occurrence_count), 0), (SELECT count(*) FROM posted)
+        FROM kbsearch.kb_article_chunks AS c
+        WHERE c.org_id = p_org_id AND c.searchable
+        HAVING count(*) > 0
+    )
+    SELECT count(*) INTO v_rows FROM posted;
+    RETURN v_rows;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.rebuild_kb_index_v1(bigint) IS
+'Makes an organisation''s postings and statistics again from its chunks, for instance after a data-only restore. Safe beside readers and writers; changes no score of a sound index. Returns the number of posting rows. KBORG.';

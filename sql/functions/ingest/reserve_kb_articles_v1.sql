@@ -1,0 +1,31 @@
+-- Ids are handed out in the order of the references, so that what is ingested, and not when, decides ties.
+CREATE FUNCTION kbsearch.reserve_kb_articles_v1(p_org_id bigint, p_external_refs text [])
+RETURNS TABLE (external_ref text, article_id bigint, content_sha256 text)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
+SET search_path = pg_catalog, kbsearch, pg_temp
+AS $$
+#variable_conflict use_column
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    IF p_external_refs IS NULL OR array_position(p_external_refs, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'p_external_refs is NULL or has a NULL in it'
+            USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('argument', 'p_external_refs')::text, HINT = 'Pass the external reference of every article.';
+    END IF;
+    INSERT INTO kbsearch.kb_articles AS a (org_id, external_ref, published)
+    SELECT p_org_id, r.external_ref, false
+    FROM (SELECT DISTINCT given.external_ref COLLATE "C" AS external_ref FROM unnest(p_external_refs) AS given (external_ref)) AS r
+    WHERE NOT EXISTS (SELECT FROM kbsearch.kb_articles AS e WHERE e.org_id = p_org_id AND e.external_ref = r.external_ref)
+    ORDER BY r.external_ref
+    ON CONFLICT ON CONSTRAINT kb_articles_org_id_external_ref_key DO NOTHING;
+    RETURN QUERY
+    SELECT a.external_ref, a.id, a.content_sha256
+    FROM kbsearch.kb_articles AS a
+    WHERE a.org_id = p_org_id AND a.external_ref = ANY (p_external_refs)
+    ORDER BY a.external_ref COLLATE "C" ASC, a.id ASC;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.reserve_kb_articles_v1(bigint, text []) IS
+'The ids of the articles with these external references; those that are new are inserted, unpublished and empty, in "C" order of the reference. content_sha256: what the last upsert stored, NULL for an article that was only reserved. KBORG, KBART.';

@@ -1,0 +1,107 @@
+CREATE FUNCTION kbsearch.upsert_kb_article_v1(
+    p_org_id bigint,
+    p_external_ref text DEFAULT NULL,
+    p_title text DEFAULT NULL,
+    p_body text DEFAULT NULL,
+    p_kind text DEFAULT 'article',
+    p_chunks jsonb DEFAULT NULL,
+    p_published boolean DEFAULT true,
+    p_metadata jsonb DEFAULT '{}',
+    p_source_uri text DEFAULT NULL,
+    p_language regconfig DEFAULT NULL,
+    p_content_sha256 text DEFAULT NULL,
+    p_article_id bigint DEFAULT NULL,
+    p_space_id bigint DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
+SET search_path = pg_catalog, kbsearch, pg_temp
+AS $$
+DECLARE
+    v_org kbsearch.organizations;
+    v_article_id bigint;
+    v_chunks jsonb := coalesce(p_chunks, CASE WHEN btrim(coalesce(p_body, p_title, '')) = '' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, ''))) END);
+    v_space_id bigint;
+    v_problem text;
+BEGIN
+    SELECT o.* INTO v_org FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
+    IF v_org.id IS NULL THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    v_problem := CASE
+        WHEN coalesce(p_kind, '') IN ('', '*') THEN 'p_kind is empty, * or NULL'
+        WHEN p_published IS NULL THEN 'p_published is NULL'
+        WHEN jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object' THEN 'p_metadata is no object'
+        WHEN jsonb_typeof(v_chunks) <> 'array' THEN 'p_chunks is no array'
+    END;
+    IF v_problem IS NULL THEN
+        SELECT format('chunk %s: %s', c.n, c.problem) INTO v_problem
+        FROM (
+            SELECT e.n, CASE
+                WHEN jsonb_typeof(e.chunk) <> 'object' THEN 'is no object'
+                WHEN jsonb_typeof(coalesce(e.chunk -> 'content', 'null')) <> 'string' THEN 'has no content'
+                WHEN p_chunks IS NOT NULL AND e.chunk ->> 'content' !~ '[^[:space:]]' THEN 'has blank content'
+                WHEN jsonb_typeof(coalesce(e.chunk -> 'heading', 'null')) NOT IN ('string', 'null') THEN 'has a heading that is no text'
+                WHEN jsonb_typeof(coalesce(e.chunk -> 'embedding', 'null')) NOT IN ('array', 'null') THEN 'has an embedding that is no array of numbers'
+                WHEN jsonb_typeof(e.chunk -> 'embedding') = 'array' AND EXISTS (
+                    SELECT FROM jsonb_array_elements(CASE jsonb_typeof(e.chunk -> 'embedding') WHEN 'array' THEN e.chunk -> 'embedding' END) AS x (component)
+                    WHERE jsonb_typeof(x.component) <> 'number'
+                ) THEN 'has an embedding that is no array of numbers'
+                WHEN coalesce(e.chunk ->> 'input_sha256', '') !~ '^([0-9a-f]{64})?$' THEN 'has an input_sha256 that is not 64 hexadecimal digits'
+            END AS problem
+            FROM jsonb_array_elements(v_chunks) WITH ORDINALITY AS e (chunk, n)
+        ) AS c
+        WHERE c.problem IS NOT NULL
+        ORDER BY c.n
+        LIMIT 1;
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'the article cannot be stored: %', v_problem
+            USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('org_id', p_org_id, 'external_ref', p_external_ref, 'problem', v_problem)::text,
+                HINT = 'p_chunks is an array of {"content": text, "heading": text or null, "embedding": numbers or null, "input_sha256": hex or null}; leave blank chunks out.';
+    END IF;
+
+    -- the article, locked for what follows
+    SELECT a.id INTO v_article_id
+    FROM kbsearch.kb_articles AS a
+    WHERE a.org_id = p_org_id AND CASE WHEN p_article_id IS NULL THEN a.external_ref = p_external_ref ELSE a.id = p_article_id END
+    FOR UPDATE;
+    IF v_article_id IS NULL THEN
+        IF p_article_id IS NOT NULL THEN
+            RAISE EXCEPTION 'there is no article % in organisation %', p_article_id, p_org_id
+                USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('org_id', p_org_id, 'article_id', p_article_id)::text,
+                    HINT = 'Leave p_article_id out to insert a new article.';
+        END IF;
+        INSERT INTO kbsearch.kb_articles (org_id, external_ref, kind, title, body, language, published, metadata, source_uri, content_sha256)
+        VALUES (p_org_id, p_external_ref, p_kind, p_title, p_body, p_language, p_published, p_metadata, p_source_uri, p_content_sha256)
+        RETURNING id INTO v_article_id;
+    ELSE
+        DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = v_article_id;
+        UPDATE kbsearch.kb_articles AS a
+        SET
+            external_ref = coalesce(p_external_ref, a.external_ref), kind = p_kind, title = p_title, body = p_body, language = p_language,
+            published = p_published, metadata = p_metadata, source_uri = p_source_uri, content_sha256 = p_content_sha256
+        WHERE a.org_id = p_org_id AND a.id = v_article_id;
+    END IF;
+
+    INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, chunk_no, heading, content)
+    SELECT p_org_id, v_article_id, e.n - 1, e.chunk ->> 'heading', e.chunk ->> 'content'
+    FROM jsonb_array_elements(v_chunks) WITH ORDINALITY AS e (chunk, n)
+    ORDER BY e.n;
+
+    IF EXISTS (SELECT FROM jsonb_array_elements(v_chunks) AS e (chunk) WHERE jsonb_typeof(e.chunk -> 'embedding') = 'array') THEN
+        v_space_id := coalesce(p_space_id, v_org.active_space_id);
+        IF v_space_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_space_id) THEN
+            RAISE EXCEPTION 'embeddings were given for embedding space %, which does not exist', coalesce(v_space_id::text, 'NULL')
+                USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', v_space_id)::text,
+                    HINT = 'Insert a row into kbsearch.kb_embedding_spaces and pass its id as p_space_id; the first embedding activates the space.';
+        END IF;
+        PERFORM kbsearch.insert_kb_embeddings_v1(p_org_id, v_article_id, v_space_id, v_chunks);
+    END IF;
+    RETURN v_article_id;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.upsert_kb_article_v1(
+    bigint, text, text, text, text, jsonb, boolean, jsonb, text, regconfig, text, bigint, bigint
+) IS
+'Inserts an article with its chunks and embeddings, or replaces all of them: the article of p_article_id, else the one of p_external_ref. p_chunks: array of {"content", "heading", "embedding" (array of the space''s dimensions), "input_sha256"}; NULL: the body is the only chunk. p_space_id: NULL for the organisation''s active space. Returns the article''s id. KBORG, KBART, KBCHK, KBSPC, KBDIM, KBVEC; on an error nothing is stored.';

@@ -1,0 +1,227 @@
+-- Everything that a search decides before it ranks. Errors are raised here, in this order: organisation, limit and offset, filters, profile, question,
+-- space and embedding, nothing to search with, cursor.
+CREATE FUNCTION kbsearch.prepare_kb_search_v1(
+    p_org_id bigint, p_query_text text, p_query_embedding vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text [], p_kind_quota jsonb,
+    p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean
+) RETURNS kbsearch.kb_search_plan
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, kbsearch, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+    v_language regconfig;
+    v_active_space_id bigint;
+    v_profile text;
+    v_scorer text;
+    v_dimensions integer;
+    v_given integer;
+    v_term_counts bigint[];
+    v_reason text;
+    v_operators jsonb;
+    v_operator jsonb;
+    v_digest text;
+    v_payload text;
+    v_parts text[];
+    v_found bigint[];
+    v_required bigint[];
+    v_excluded bigint[];
+BEGIN
+    -- organisation
+    SELECT o.id, o.language, o.active_space_id, o.ranking_profile
+    INTO v_plan.org_id, v_language, v_active_space_id, v_profile
+    FROM kbsearch.organizations AS o
+    WHERE o.id = p_org_id;
+    IF v_plan.org_id IS NULL THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations as p_org_id.';
+    END IF;
+
+    -- limit and offset
+    IF p_limit IS NULL OR p_limit < 0 OR p_limit > 1000 THEN
+        RAISE EXCEPTION 'p_limit is %, expected 0 to 1000', coalesce(p_limit::text, 'NULL')
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_limit', 'given', p_limit, 'minimum', 0, 'maximum', 1000)::text,
+                HINT = 'Ask for at most 1000 articles and walk on with the cursor of the last one.';
+    END IF;
+    IF p_offset IS NULL OR p_offset < 0 THEN
+        RAISE EXCEPTION 'p_offset is %, expected 0 or more', coalesce(p_offset::text, 'NULL')
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_offset', 'given', p_offset, 'minimum', 0)::text,
+                HINT = 'Pass the number of articles to skip, 0 for the first page.';
+    END IF;
+    v_plan.row_limit := p_limit;
+    v_plan.row_offset := p_offset;
+
+    -- filters
+    IF cardinality(p_kinds) = 0 OR array_position(p_kinds, NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'p_kinds is empty or has a NULL in it'
+            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kinds', 'given', to_jsonb(p_kinds))::text,
+                HINT = 'Name at least one kind, or pass NULL for all kinds.';
+    END IF;
+    IF p_metadata IS NOT NULL AND (
+        jsonb_typeof(p_metadata) NOT IN ('object', 'array')
+        OR jsonb_typeof(p_metadata) = 'array' AND (
+            jsonb_array_length(p_metadata) = 0 OR EXISTS (SELECT 1 FROM jsonb_array_elements(p_metadata) AS m (element) WHERE jsonb_typeof(m.element) <> 'object')
+        )
+    ) THEN
+        RAISE EXCEPTION 'p_metadata is neither an object nor a non-empty array of objects'
+            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_metadata', 'given', jsonb_typeof(p_metadata))::text,
+                HINT = 'Pass {"key": value} for articles whose metadata contains it, or an array of such objects for any of them.';
+    END IF;
+    IF p_kind_quota IS NOT NULL AND (
+        jsonb_typeof(p_kind_quota) <> 'object'
+        OR EXISTS (
+            SELECT 1 FROM jsonb_each(CASE jsonb_typeof(p_kind_quota) WHEN 'object' THEN p_kind_quota ELSE '{}' END) AS q (kind, quota)
+            WHERE jsonb_typeof(q.quota) <> 'number' OR q.quota::text !~ '^[0-9]{1,9}$'
+        )
+    ) THEN
+        RAISE EXCEPTION 'p_kind_quota is not an object of whole numbers from 0 to 999999999'
+            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'given', p_kind_quota)::text,
+                HINT = 'Pass for instance {"policy": 3, "faq": 2, "*": 0}; "*" is for kinds that are not named.';
+    END IF;
+    IF p_min_score = 'NaN' THEN
+        RAISE EXCEPTION 'p_min_score is NaN'
+            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_min_score', 'given', 'NaN')::text,
+                HINT = 'Pass a score, 0 to 1 for the default profile, or NULL for no floor.';
+    END IF;
+    v_plan.kind_quota := nullif(p_kind_quota, '{}');
+    v_plan.min_score := p_min_score;
+
+    -- profile
+    v_profile := coalesce(p_profile, v_profile);
+    SELECT p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
+    INTO v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
+    FROM kbsearch.resolve_kb_profile_v1(p_org_id, v_profile) AS p;
+    IF v_plan.profile IS NULL THEN
+        RAISE EXCEPTION 'there is no ranking profile %', quote_literal(v_profile)
+            USING ERRCODE = 'KBPRF', DETAIL = jsonb_build_object('org_id', p_org_id, 'profile', v_profile)::text,
+                HINT = 'Pass name@version of a built-in profile (weighted@1, rrf@1, vector@1, keyword@1, term_count@1) or of one that create_kb_ranking_profile_v1 returned.';
+    END IF;
+    v_plan.counts_terms := v_scorer = 'term_count';
+
+    -- question
+    IF octet_length(p_query_text) > 32768 THEN
+        RAISE EXCEPTION 'the question has % bytes, at most 32768 are searched', octet_length(p_query_text)
+            USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'bytes', octet_length(p_query_text), 'maximum_bytes', 32768)::text,
+                HINT = 'Send the part of the text that says what is looked for.';
+    END IF;
+    SELECT q.lexemes, q.term_counts, q.reason, q.operators, q.ignored
+    INTO v_plan.lexemes, v_term_counts, v_reason, v_operators, v_plan.ignored
+    FROM kbsearch.parse_kb_query_v1(p_query_text, v_language) AS q;
+
+    -- space and embedding
+    v_plan.space_id := coalesce(p_space_id, v_active_space_id);
+    IF v_plan.space_id IS NOT NULL THEN
+        SELECT s.dimensions INTO v_dimensions FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_plan.space_id;
+        IF v_dimensions IS NULL THEN
+            RAISE EXCEPTION 'there is no embedding space %', v_plan.space_id
+                USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('space_id', v_plan.space_id)::text,
+                    HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL for the organisation''s active space.';
+        END IF;
+    END IF;
+    IF p_query_embedding IS NOT NULL THEN
+        v_given := kbsearch.count_kb_dimensions_v1(p_query_embedding);
+        IF v_given <> v_dimensions THEN
+            RAISE EXCEPTION 'the question''s embedding has % dimensions, space % has %', v_given, v_plan.space_id, v_dimensions
+                USING ERRCODE = 'KBDIM', DETAIL = jsonb_build_object('space_id', v_plan.space_id, 'given', v_given, 'expected', v_dimensions)::text,
+                    HINT = 'Embed the question with the model of the space.';
+        END IF;
+        IF NOT kbsearch.has_kb_direction_v1(p_query_embedding) THEN
+            RAISE EXCEPTION 'the question''s embedding has no direction: its norm is 0 or outside 1e-15 to 1e15'
+                USING ERRCODE = 'KBVEC', DETAIL = jsonb_build_object('space_id', v_plan.space_id, 'dimensions', v_given)::text,
+                    HINT = 'Check the embedder: it returned zeros or unscaled numbers. Without an embedding the question is searched by its words.';
+        END IF;
+    END IF;
+
+    -- something to search with
+    v_plan.vector_reason := CASE WHEN v_plan.fusion = 'keyword' THEN 'not_in_fusion' WHEN p_query_embedding IS NULL THEN 'no_embedding' END;
+    v_plan.keyword_reason := CASE WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion' ELSE v_reason END;
+    IF v_plan.vector_reason IS NOT NULL AND v_plan.keyword_reason IS NOT NULL THEN
+        RAISE EXCEPTION 'nothing to search with: vector leg %, keyword leg %', v_plan.vector_reason, v_plan.keyword_reason
+            USING ERRCODE = 'KBQRY',
+                DETAIL = jsonb_build_object('profile', v_plan.profile, 'vector', v_plan.vector_reason, 'keyword', v_plan.keyword_reason)::text,
+                HINT = 'Pass a question with at least one word that is no stop word, or its embedding, for a profile that uses it.';
+    END IF;
+
+    -- cursor
+    v_digest := kbsearch.digest_kb_request_v1(
+        jsonb_build_array(p_query_text, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory), p_query_embedding
+    );
+    IF p_cursor IS NOT NULL THEN
+        v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
+        v_parts := string_to_array(v_payload, ' ');
+        v_reason := CASE
+            WHEN v_payload IS NULL OR cardinality(v_parts) <> 9 THEN 'damaged'
+            WHEN v_parts[1] <> '1' THEN 'of another function version'
+            WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
+            WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
+            WHEN v_parts[4] <> v_digest THEN 'of another request'
+            WHEN p_offset <> 0 THEN 'given together with an offset'
+        END;
+        IF v_reason IS NOT NULL THEN
+            RAISE EXCEPTION 'the cursor is %', v_reason
+                USING ERRCODE = 'KBCUR', DETAIL = jsonb_build_object('reason', v_reason)::text,
+                    HINT = 'Repeat the request that returned the cursor with all its arguments, p_offset 0, and the cursor unchanged; or start again without it.';
+        END IF;
+        v_plan.uses_vector := v_parts[5] LIKE 'v%';
+        v_plan.uses_keyword := v_parts[5] LIKE '%k';
+        v_plan.chunk_total := v_parts[6]::bigint;
+        v_plan.document_frequencies := string_to_array(v_parts[7], ',')::bigint[];
+        v_plan.after_score := v_parts[8]::bigint;
+        v_plan.after_article_id := v_parts[9]::bigint;
+    ELSE
+        SELECT coalesce(sum(s.chunk_count), 0) INTO v_plan.chunk_total FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id;
+        SELECT coalesce(array_agg(coalesce(d.document_frequency, 0) ORDER BY q.n), '{}')
+        INTO v_plan.document_frequencies
+        FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
+        LEFT JOIN kbsearch.count_kb_documents_v1(p_org_id, v_plan.lexemes) AS d ON d.lexeme = q.lexeme;
+    END IF;
+
+    -- words that the corpus knows, and what they weigh
+    SELECT
+        coalesce(array_agg(t.lexeme ORDER BY t.lexeme), '{}'), coalesce(array_agg(t.weight ORDER BY t.lexeme), '{}'),
+        sum(t.weight) * CASE WHEN v_plan.counts_terms THEN 1 ELSE 2200 END, coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false)
+    INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.keyword_bound, v_plan.dense
+    FROM (
+        SELECT q.lexeme, q.document_frequency, CASE
+            WHEN v_plan.counts_terms THEN 1 ELSE q.term_count * kbsearch.kb_idf_v1(v_plan.chunk_total, q.document_frequency)
+        END::double precision AS weight
+        FROM unnest(v_plan.lexemes, v_term_counts, v_plan.document_frequencies) AS q (lexeme, term_count, document_frequency)
+        WHERE q.document_frequency > 0
+    ) AS t;
+    IF v_plan.keyword_reason IS NULL AND cardinality(v_plan.known_lexemes) = 0 THEN
+        v_plan.keyword_reason := 'no_known_words';
+    END IF;
+    IF v_plan.vector_reason IS NULL AND NOT kbsearch.has_kb_vectors_v1(p_org_id, v_plan.space_id) THEN
+        v_plan.vector_reason := CASE WHEN kbsearch.has_kb_embeddings_v1(p_org_id, v_plan.space_id) THEN 'no_direction' ELSE 'no_embedded_chunks' END;
+    END IF;
+    v_plan.uses_vector := coalesce(v_plan.uses_vector, v_plan.vector_reason IS NULL);
+    v_plan.uses_keyword := coalesce(v_plan.uses_keyword, v_plan.keyword_reason IS NULL);
+
+    -- articles that pass the filters
+    FOR v_operator IN SELECT o.element FROM jsonb_array_elements(v_operators) AS o (element) LOOP
+        SELECT coalesce(array_agg(f.article_id), '{}') INTO v_found
+        FROM kbsearch.find_kb_phrase_v1(
+            p_org_id, v_operator ->> 'words', ARRAY(SELECT w.lexeme COLLATE "C" FROM jsonb_array_elements_text(v_operator -> 'lexemes') AS w (lexeme))
+        ) AS f;
+        IF v_operator ->> 'shape' = 'phrase' THEN
+            v_required := CASE WHEN v_required IS NULL THEN v_found ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_found)) END;
+        ELSE
+            v_excluded := v_excluded || v_found;
+        END IF;
+    END LOOP;
+    IF p_kinds IS NOT NULL OR p_metadata IS NOT NULL OR v_required IS NOT NULL OR v_excluded IS NOT NULL THEN
+        v_plan.allowed := kbsearch.select_kb_articles_v1(p_org_id, p_kinds, p_metadata, v_required, v_excluded);
+    END IF;
+
+    v_plan.cursor_prefix := concat_ws(
+        ' ', '1', p_org_id, v_plan.profile, v_digest,
+        CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END,
+        v_plan.chunk_total, array_to_string(v_plan.document_frequencies, ',')
+    );
+    RETURN v_plan;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(bigint, text, vector, bigint, bigint, text, text [], jsonb, jsonb, double precision, text, bigint, boolean) IS
+'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBCUR.';

@@ -1,0 +1,95 @@
+-- The ranking: chunks are scored, an article is its best chunk, the floor and the quotas cut, and one total order decides. Nothing is cut before
+-- the collapse. Settings: an organisation's rows are always read through its own index entries, also where it owns most of a table and a
+-- sequential scan of everybody's rows would look cheaper; joins are by hash, because the planner cannot know how many rows a word brings.
+CREATE FUNCTION kbsearch.rank_kb_articles_v1(
+    p_plan kbsearch.kb_search_plan, p_embedding vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint
+) RETURNS TABLE (
+    place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint
+)
+LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, kbsearch, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET work_mem = '64MB'
+SET jit = off
+SET enable_seqscan = off
+SET enable_nestloop = off
+SET enable_mergejoin = off
+SET enable_memoize = off
+SET max_parallel_workers_per_gather = 0
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH fused AS (
+        SELECT w.article_id, w.chunk_id, w.score, w.similarity, w.raw
+        FROM kbsearch.fuse_kb_weighted_v1(
+            p_plan.org_id, p_plan.space_id, p_embedding, p_plan.known_lexemes, p_plan.term_weights, p_plan.counts_terms, p_plan.allowed,
+            p_plan.uses_vector, p_plan.uses_keyword, p_plan.dense,
+            CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000,
+            CASE WHEN p_plan.uses_vector THEN p_plan.keyword_weight ELSE 1 END * 1e9 / p_plan.keyword_bound
+        ) AS w
+        WHERE p_plan.fusion <> 'rrf'
+        UNION ALL
+        SELECT r.article_id, r.chunk_id, r.score, r.similarity, r.raw
+        FROM kbsearch.fuse_kb_rrf_v1(
+            p_plan.org_id, p_plan.space_id, p_embedding, p_plan.known_lexemes, p_plan.term_weights, p_plan.counts_terms, p_plan.allowed,
+            p_plan.uses_vector, p_plan.uses_keyword, p_plan.dense, p_plan.vector_weight, p_plan.keyword_weight, p_plan.rrf_k
+        ) AS r
+        WHERE p_plan.fusion = 'rrf'
+    ),
+    collapsed AS (
+        SELECT DISTINCT ON (article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
+        FROM fused AS f
+        ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC
+    ),
+    candidates AS MATERIALIZED (
+        SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
+        FROM collapsed AS c
+        WHERE p_plan.min_score IS NULL OR c.score / 1e9::double precision >= p_plan.min_score
+    ),
+    admitted AS (
+        SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
+        FROM candidates AS c
+        WHERE p_plan.kind_quota IS NULL
+        UNION ALL
+        SELECT q.article_id, q.chunk_id, q.score, q.similarity, q.raw
+        FROM (
+            SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw, a.kind,
+                row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
+            FROM candidates AS c
+            INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_plan.org_id AND a.id = c.article_id
+        ) AS q
+        WHERE
+            p_plan.kind_quota IS NOT NULL
+            AND q.place_in_kind <= coalesce((p_plan.kind_quota ->> q.kind)::bigint, (p_plan.kind_quota ->> '*')::bigint, q.place_in_kind)
+    ),
+    counted AS (
+        SELECT
+            count(*) AS total,
+            count(*) FILTER (WHERE m.score > p_after_score OR (m.score = p_after_score AND m.article_id <= p_after_article_id)) AS before
+        FROM admitted AS m
+    ),
+    page AS MATERIALIZED (
+        SELECT m.article_id, m.chunk_id, m.score, m.similarity, m.raw
+        FROM admitted AS m
+        WHERE p_after_score IS NULL OR m.score < p_after_score OR (m.score = p_after_score AND m.article_id > p_after_article_id)
+        ORDER BY score DESC, article_id ASC
+        LIMIT p_limit OFFSET p_offset
+    ),
+    groups AS (
+        SELECT c.score, count(*) AS size
+        FROM candidates AS c
+        WHERE c.score IN (SELECT p.score FROM page AS p)
+        GROUP BY c.score
+    )
+    SELECT
+        counted.before + p_offset + row_number() OVER (ORDER BY p.score DESC, p.article_id ASC),
+        p.article_id, p.chunk_id, p.score, p.similarity, p.raw, g.size - 1, counted.total
+    FROM page AS p
+    INNER JOIN groups AS g ON g.score = p.score
+    CROSS JOIN counted
+    ORDER BY score DESC, article_id ASC;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(kbsearch.kb_search_plan, vector, bigint, bigint, bigint, bigint) IS
+'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result.';

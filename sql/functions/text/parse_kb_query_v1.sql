@@ -1,0 +1,83 @@
+-- Syntax: words, "a phrase", -word, -"a phrase". A quotation mark without a partner and a minus that is not before a word mean nothing.
+CREATE FUNCTION kbsearch.parse_kb_query_v1(
+    p_query_text text, p_language regconfig,
+    OUT lexemes text [], OUT term_counts bigint [], OUT reason text, OUT operators jsonb, OUT ignored text []
+)
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, kbsearch, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+AS $$
+DECLARE
+    v_text text := translate(kbsearch.fold_kb_text_v1(coalesce(p_query_text, '')), U&'\201C\201D\201E\201F\00AB\00BB', '""""""');
+    v_fields text[];
+    v_shapes text[];
+BEGIN
+    operators := '[]';
+    ignored := '{}';
+    IF v_text !~ '["-]' THEN
+        v_fields := ARRAY[v_text];
+        v_shapes := ARRAY['words'];
+    ELSE
+        WITH pieces AS MATERIALIZED (
+            SELECT p.n, p.piece, CASE
+                WHEN p.piece ~ '^"..*"$' THEN 'phrase'
+                WHEN p.piece ~ '^-("..*"$|[^-"])' THEN 'exclusion'
+                ELSE 'words'
+            END AS shape
+            FROM (
+                SELECT m.n, m.hit[1] AS piece
+                FROM regexp_matches(v_text COLLATE "C", '-?"[^"]+"|[^[:space:]"]+|"', 'g') WITH ORDINALITY AS m (hit, n)
+            ) AS p
+        )
+        SELECT
+            array_agg(f.content ORDER BY f.n), array_agg(f.shape ORDER BY f.n)
+        INTO v_fields, v_shapes
+        FROM (
+            SELECT 0 AS n, coalesce(string_agg(p.piece, ' ' ORDER BY p.n), '') AS content, 'words' AS shape FROM pieces AS p WHERE p.shape = 'words'
+            UNION ALL
+            SELECT p.n, p.piece, p.shape FROM pieces AS p WHERE p.shape <> 'words'
+        ) AS f;
+    END IF;
+    WITH words AS MATERIALIZED (
+        SELECT a.field, a.n, a.part, a.form, a.lexeme, a.in_phrase, a.in_question, v_shapes[a.field] AS shape
+        FROM kbsearch.analyze_kb_text_v1(v_fields, p_language) AS a
+    ),
+    terms AS (
+        SELECT w.lexeme, count(*) AS term_count
+        FROM words AS w
+        WHERE w.lexeme IS NOT NULL AND w.in_question AND w.shape <> 'exclusion'
+        GROUP BY w.lexeme
+    ),
+    sequences AS (
+        SELECT
+            w.field,
+            w.shape,
+            ' ' || string_agg(coalesce(w.lexeme, w.form), ' ' ORDER BY w.n, w.part) || ' ' AS words,
+            coalesce(array_agg(DISTINCT w.lexeme) FILTER (WHERE w.lexeme IS NOT NULL), '{}') AS lexemes
+        FROM words AS w
+        WHERE w.in_phrase AND w.shape <> 'words'
+        GROUP BY w.field, w.shape
+    )
+    SELECT
+        coalesce((SELECT array_agg(t.lexeme ORDER BY t.lexeme) FROM terms AS t), '{}'),
+        coalesce((SELECT array_agg(t.term_count ORDER BY t.lexeme) FROM terms AS t), '{}'),
+        CASE
+            WHEN EXISTS (SELECT 1 FROM terms) THEN NULL
+            WHEN EXISTS (SELECT 1 FROM words AS w WHERE w.shape <> 'exclusion') THEN 'stop_words_only'
+            WHEN EXISTS (SELECT 1 FROM words) THEN 'only_exclusions'
+            ELSE 'empty_query'
+        END,
+        coalesce((
+            SELECT jsonb_agg(jsonb_build_object('shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.field) FROM sequences AS s
+        ), '[]'),
+        coalesce((
+            SELECT array_agg(f.content ORDER BY f.field)
+            FROM unnest(v_fields) WITH ORDINALITY AS f (content, field)
+            WHERE v_shapes[f.field] <> 'words' AND NOT EXISTS (SELECT 1 FROM sequences AS s WHERE s.field = f.field)
+        ), '{}')
+    INTO lexemes, term_counts, reason, operators, ignored;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.parse_kb_query_v1(text, regconfig) IS
+'A question''s lexemes ("C" order) with the number of times it says each, words of phrases included; reason: why there are none (empty_query, stop_words_only, only_exclusions); operators: phrases and exclusions with their word sequence; ignored: operators without a word in them.';

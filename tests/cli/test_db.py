@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from kbsearch import embedded, migrate
+from kbsearch.cli import app
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A data directory of our own for the embedded server, which is stopped afterwards."""
+    directory = Path(tempfile.mkdtemp(prefix="kbsearch-home-"))
+    monkeypatch.setenv("KBSEARCH_HOME", str(directory))
+    monkeypatch.delenv("KBSEARCH_DSN", raising=False)
+    try:
+        yield directory
+    finally:
+        embedded.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def test_the_embedded_server_starts_on_demand_and_stays_until_stopped(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whatever the user's locale is, the server's is fixed.
+    monkeypatch.setenv("LC_ALL", "POSIX")
+    assert embedded.running() is None
+    assert json.loads(run("db", "stop", "--json")) == {"stopped": False}
+    url = run("db", "url").strip()
+    server = embedded.running()
+    assert server is not None
+    assert server.data_directory == (home / "postgres").resolve()
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            "SELECT datctype, datcollate, pg_encoding_to_char(encoding) FROM pg_database WHERE datname = current_database()"
+        ).fetchone()
+        assert row in {("C.UTF-8", "C.UTF-8", "UTF8"), ("C", "C", "UTF8")}
+        connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('stays')")
+    assert json.loads(run("db", "url", "--json")) == {"url": url}
+    assert json.loads(run("db", "start", "--json")) == {
+        "url": url,
+        "data_directory": str(server.data_directory),
+        "pid": server.pid,
+    }
+    run("db", "check")
+    run("db", "stop")
+    assert embedded.running() is None
+    with psycopg.connect(run("db", "url").strip()) as connection:
+        assert connection.execute("SELECT name FROM kbsearch.organizations").fetchall() == [("stays",)]
+
+
+def test_a_pid_file_of_a_stranger_does_not_stop_the_start(home: Path) -> None:
+    run("db", "start")
+    run("db", "stop")
+    data = embedded.data_directory()
+    (data / "postmaster.pid").write_text(f"1\n{data}\n1700000000\n5432\n{data}\n\n  1 1\nready   \n")
+    assert embedded.running() is None
+    run("db", "start")
+    assert embedded.running() is not None
+
+
+def test_up_check_down(empty_database: str) -> None:
+    dsn = ("--dsn", empty_database)
+    assert json.loads(run("db", "upgrade", *dsn, "--json")) == {"before": None, "after": migrate.head()}
+    assert json.loads(run("db", "upgrade", *dsn, "--json")) == {"before": migrate.head(), "after": migrate.head()}
+    assert json.loads(run("db", "check", *dsn, "--json")) == {"revision": migrate.head(), "differences": []}
+    assert "No differences" in run("db", "check", *dsn)
+    assert json.loads(run("db", "downgrade", "base", *dsn, "--json")) == {"before": migrate.head(), "after": None}
+    run("db", "check", *dsn, code=3)
+
+
+def test_check_says_what_differs(database: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("ALTER TABLE kbsearch.kb_articles ALTER COLUMN kind SET DEFAULT 'page'")
+    (difference,) = json.loads(run("db", "check", "--dsn", database, "--json", code=1))["differences"]
+    assert (difference["name"], difference["problem"]) == ("column kbsearch.kb_articles.kind", "different")
+    assert "kb_articles.kind" in run("db", "check", "--dsn", database, code=1)
+
+
+def test_the_dsn_may_come_from_the_environment(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBSEARCH_DSN", database)
+    assert run("db", "url").strip() == database
+    run("db", "check")
+
+
+def test_sql_prints_the_install_script() -> None:
+    assert run("db", "sql") == migrate.script()
+
+
+def test_a_wrong_command_line_is_2_and_a_dead_database_4() -> None:
+    run("db", "nonsense", code=2)
+    run("db", "check", "--dsn", "host=/nonexistent dbname=x", code=4)
+
+
+def test_an_unknown_revision_is_refused(empty_database: str) -> None:
+    run("db", "upgrade", "nonsense", "--dsn", empty_database, code=3)

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from kbsearch.cli import app
+
+
+def kbsearch(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "tiny"
+    root.mkdir()
+    (root / "corpus.jsonl").write_text(
+        '{"id": "a", "title": "A", "text": "cats"}\n{"id": "b", "title": "B", "text": "dogs"}\n', encoding="utf-8"
+    )
+    (root / "queries.jsonl").write_text('{"id": "1", "text": "cats"}\n', encoding="utf-8")
+    (root / "qrels.tsv").write_text("1\ta\t1\n", encoding="utf-8")
+    np.save(root / "minilm.docs.npy", np.eye(2, dtype=np.float32))
+    np.save(root / "minilm.queries.npy", np.eye(2, dtype=np.float32)[:1])
+    return root
+
+
+def test_json_has_the_metrics_of_every_system(folder: Path, database: str) -> None:
+    result = kbsearch("evaluate", folder, "--json", "--dsn", database)
+    assert result.exit_code == 0, result.output
+    perfect = {"nDCG@10": 1.0, "R@100": 1.0, "R@10": 1.0, "RR@10": 1.0}
+    assert json.loads(result.stdout) == {
+        "collection": "tiny",
+        "systems": dict.fromkeys(("vector", "keyword", "term_count", "rrf", "weighted"), perfect),
+    }
+
+
+def test_the_table_shows_legs_and_fusions_side_by_side(folder: Path, database: str) -> None:
+    result = kbsearch("evaluate", folder, "--system", "weighted", "--system", "keyword", "--dsn", database)
+    assert result.exit_code == 0
+    for part in ("weighted", "keyword", "nDCG@10", "1.0000", "2 articles"):
+        assert part in result.output
+    assert "rrf" not in result.output
+
+
+def test_what_is_no_collection_or_no_system_is_said(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for arguments, message in (
+        (["empty"], "corpus.jsonl"),
+        (["none"], "no folder"),
+        (["tiny", "--system", "x"], "unknown system"),
+    ):
+        result = kbsearch("evaluate", tmp_path / arguments[0], *arguments[1:])
+        assert result.exit_code == 2
+        assert message in result.output

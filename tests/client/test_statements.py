@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbsearch import statements
+from kbsearch.errors import (
+    ArticleError,
+    CursorError,
+    FilterError,
+    KBSearchError,
+    LimitError,
+    OrganizationError,
+    QueryTextError,
+    SpaceError,
+    VectorError,
+)
+from kbsearch.models import Chunk
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, 0, -2],
+        [1.0, 0.0, -2.0],
+        (1, 0.0, -2),
+        [np.float32(1), np.float32(0), np.int64(-2)],
+        np.array([1, 0, -2]),
+        np.array([1, 0, -2], dtype=np.float16),
+        np.array([1, 0, -2], dtype=np.float32),
+        np.array([1, 0, -2], dtype=np.float64),
+        np.array([9, 1, 9, 0, 9, -2], dtype=np.float32)[1::2],
+    ],
+)
+def test_every_form_of_embedding_is_taken(value: Any) -> None:
+    assert statements.vector_text(value) == "[1.0,0.0,-2.0]"
+
+
+def test_a_pgvector_value_is_taken() -> None:
+    pgvector = pytest.importorskip("pgvector")
+    assert statements.vector_text(pgvector.Vector([1, 0, -2])) == "[1.0,0.0,-2.0]"
+
+
+def test_the_digits_give_the_same_float32_back() -> None:
+    vector = np.random.default_rng(1).standard_normal(384).astype(np.float32) * np.float32(1e-3)
+    again = np.array(json.loads(statements.vector_text(vector)), dtype=np.float64).astype(np.float32)
+    assert (again == vector).all()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["1", "2"],
+        [1, "2"],
+        "[1,2]",
+        b"12",
+        [True, False],
+        np.array([True, False]),
+        np.array(["1", "2"]),
+        [],
+        np.zeros((2, 2)),
+        [[1, 2]],
+        [[1], [2, 3]],
+        [1, None],
+        {1: 2},
+        {1, 2},
+        1.5,
+        [float("nan"), 1],
+        [float("inf"), 1],
+        [1e39, 1],
+        [10**400, 1],
+        [1j, 1],
+        np.array(1.0),
+        [0.0] * 16_001,
+    ],
+)
+def test_what_is_no_embedding_is_refused(value: Any) -> None:
+    with pytest.raises(VectorError) as caught:
+        statements.vector_text(value)
+    assert caught.value.sqlstate == "KBVEC"
+
+
+def test_a_list_of_strings_is_named_as_such() -> None:
+    with pytest.raises(VectorError, match="must be made of numbers, not of str"):
+        statements.vector_text(["0.1", "0.2"])
+
+
+@pytest.mark.parametrize("name", ["limit", "offset"])
+@pytest.mark.parametrize("value", ["3", 2.5, 3.0, True, np.True_, None, 2**63, -(2**63) - 1, [3], np.float64(3)])
+def test_a_limit_or_offset_that_is_no_integer_is_refused(name: str, value: Any) -> None:
+    arguments: dict[str, Any] = {name: value}
+    with pytest.raises(LimitError, match=name):
+        statements.search_page(1, "a", **arguments)
+
+
+@pytest.mark.parametrize("value", [0, 3, -1, 2**63 - 1, np.int32(3), np.uint64(3)])
+def test_an_integer_is_passed_on(value: Any) -> None:
+    assert statements.search_page(1, "a", limit=value).parameters["limit"] == int(value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"org_id": "1"}, OrganizationError),
+        ({"org_id": True}, OrganizationError),
+        ({"org_id": 2**63}, OrganizationError),
+        ({"text": b"a"}, QueryTextError),
+        ({"text": "a\0b"}, QueryTextError),
+        ({"text": "a\ud800b"}, QueryTextError),
+        ({"cursor": "a\0"}, CursorError),
+        ({"cursor": 1}, CursorError),
+        ({"kinds": "faq"}, FilterError),
+        ({"kinds": ["faq", None]}, FilterError),
+        ({"kinds": ["f\0q"]}, FilterError),
+        ({"kind_quota": [("faq", 1)]}, FilterError),
+        ({"kind_quota": {"faq": 1.5}}, FilterError),
+        ({"kind_quota": {"faq": True}}, FilterError),
+        ({"metadata": {"a": {1, 2}}}, FilterError),
+        ({"metadata": {"a": float("nan")}}, FilterError),
+        ({"metadata": {"a": "\0"}}, FilterError),
+        ({"metadata": {"a": "\\\0"}}, FilterError),
+        ({"metadata": {"a": "\udfff"}}, FilterError),
+        ({"min_score": "0.5"}, FilterError),
+        ({"min_score": float("nan")}, FilterError),
+        ({"space_id": 1.0}, SpaceError),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments: dict[str, Any], error: type[KBSearchError]) -> None:
+    given = {"org_id": 1, "text": "a", **arguments}
+    with pytest.raises(error):
+        statements.search_page(given.pop("org_id"), given.pop("text"), **given)
+
+
+def test_a_backslash_before_u0000_is_no_nul() -> None:
+    assert json.loads(statements.json_text({"a": "\\u0000"}, "metadata", FilterError)) == {"a": "\\u0000"}
+
+
+def test_values_are_never_part_of_the_text() -> None:
+    first = statements.search_page(1, "a'; DROP TABLE x; --", kinds=["x"], metadata={"a": "b"})
+    assert first.sql == statements.search_page(2, "b").sql
+
+
+def test_chunks_become_json() -> None:
+    statement = statements.upsert_article(
+        1,
+        external_ref="x",
+        chunks=[Chunk("text", heading="H", embedding=np.array([0.1, 1], dtype=np.float32)), Chunk("b")],
+    )
+    assert json.loads(statement.parameters["chunks"]) == [
+        {"content": "text", "heading": "H", "embedding": [0.1, 1.0], "input_sha256": None},
+        {"content": "b", "heading": None, "embedding": None, "input_sha256": None},
+    ]
+
+
+@pytest.mark.parametrize("chunks", ["text", [{"content": "a"}], [Chunk("a\0")], [Chunk("a\ud800")], 5])
+def test_chunks_that_cannot_be_are_refused(chunks: Any) -> None:
+    with pytest.raises(ArticleError):
+        statements.upsert_article(1, chunks=chunks)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbsearch.evaluate import Collection, CollectionError, measure, prose, sentences
+
+CORPUS = '{"id": "b", "title": "B", "text": "x"}\n{"id": "empty", "title": "", "text": " "}\n{"id": "a", "text": "y"}\n'
+QUERIES = '{"id": "1", "text": "q"}\n{"id": "unjudged", "text": "q"}\n{"id": "2", "text": "r"}\n'
+
+
+def folder(path: Path, **files: str) -> Path:
+    contents = {"corpus.jsonl": CORPUS, "queries.jsonl": QUERIES, "qrels.tsv": "1\ta\t1\n2\tb\t2\n", **files}
+    for name, content in contents.items():
+        (path / name).write_text(content, encoding="utf-8")
+    return path
+
+
+def test_documents_without_text_and_unjudged_queries_are_left_out_with_their_vectors(tmp_path: Path) -> None:
+    np.save(tmp_path / "minilm.docs.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
+    np.save(tmp_path / "minilm.queries.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
+    collection = Collection.load(folder(tmp_path))
+    assert [document.id for document in collection.documents] == ["b", "a"]
+    assert collection.skipped == ("empty",)
+    assert [query.id for query in collection.queries] == ["1", "2"]
+    assert collection.document_vectors is not None
+    assert collection.query_vectors is not None
+    assert collection.document_vectors.tolist() == collection.query_vectors.tolist() == [[0, 1], [4, 5]]
+    assert collection.qrels == {"1": {"a": 1}, "2": {"b": 2}}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"corpus.jsonl": "{"}, "corpus.jsonl:1"),
+        ({"corpus.jsonl": CORPUS + CORPUS}, "same id"),
+        ({"corpus.jsonl": '{"id": "a"}'}, "no document with text"),
+        ({"queries.jsonl": '{"id": "1"}'}, "queries.jsonl:1: text is missing"),
+        ({"qrels.tsv": "1\ta\t1\n1 a 1\n"}, "qrels.tsv:2"),
+        ({"qrels.tsv": "9\ta\t1\n1\ta\t1\n"}, "9 the first"),
+    ],
+)
+def test_a_broken_collection_is_refused_with_the_place(tmp_path: Path, files: dict[str, str], message: str) -> None:
+    with pytest.raises(CollectionError, match=message):
+        Collection.load(folder(tmp_path, **files))
+
+
+def test_vectors_of_another_number_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "minilm.docs.npy", np.zeros((2, 2), dtype=np.float32))
+    with pytest.raises(CollectionError, match="there are 3 texts"):
+        Collection.load(folder(tmp_path))
+
+
+def test_a_header_of_qrels_is_passed_over(tmp_path: Path) -> None:
+    collection = Collection.load(folder(tmp_path, **{"qrels.tsv": "query-id\tcorpus-id\tscore\n1\ta\t1\n"}))
+    assert collection.qrels == {"1": {"a": 1}}
+
+
+def test_metrics_follow_the_places_not_the_document_ids() -> None:
+    qrels = {"1": {"a": 1}}
+    assert measure(qrels, {"1": ["z", "a"]})["RR@10"] == 0.5
+    assert measure(qrels, {"1": ["a", "z"]})["RR@10"] == 1
+
+
+def test_metrics_have_known_values_and_an_unanswered_query_counts_0() -> None:
+    qrels = {"1": {"a": 1, "b": 2, "c": 0}, "2": {"a": 1}}
+    found = measure(qrels, {"1": ["b", "c", "a"], "2": []})
+    # Linear gain: (2 + 1/log2(4)) / (2 + 1/log2(3)), and 0 for the second.
+    assert found["nDCG@10"] == pytest.approx((2.5 / (2 + 1 / np.log2(3))) / 2)
+    assert found["R@100"] == found["R@10"] == found["RR@10"] == 0.5
+    assert measure(qrels, {"1": ["b", "c", "a"]}) == found
+
+
+def test_sentences_end_at_marks_but_not_at_abbreviations() -> None:
+    text = "We saw e.g. mice. Dr. Smith et al. did (Fig. 3). New one! Is it? yes . and lower case . P = 0.5 is the end"
+    assert sentences(text) == [
+        "We saw e.g. mice.",
+        "Dr. Smith et al. did (Fig. 3).",
+        "New one!",
+        "Is it? yes .",
+        "and lower case .",
+        "P = 0.5 is the end",
+    ]
+    assert sentences(" ... ") == []
+
+
+def test_prose_has_no_operators_and_keeps_its_words() -> None:
+    assert prose('the "did you mean" box -- not -this, but e-mail and 3-4').split() == [
+        *("the", "did", "you", "mean", "box", "--", "not", "this,", "but", "e-mail", "and", "3-4")
+    ]

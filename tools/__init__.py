@@ -1,0 +1,1 @@
+"""Scripts for working on kbsearch; not part of the package."""
