@@ -25,9 +25,9 @@ from kbsearch.models import Result
 
 ORGANIZATION = "python-docs"
 QUESTIONS = (
-    "How do I make sure that a file is closed when an error happens?",
-    "When is the else branch run?",
+    "Which branch of an if statement is executed?",
     "Why can a list not be a key of a dictionary?",
+    "What does a generator do when it yields?",
 )
 SHOWN = 5
 WHOLE = 1000

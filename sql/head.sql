@@ -1106,6 +1106,8 @@ CREATE FUNCTION kbsearch.kb_organizations_removed_v1() RETURNS trigger
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 BEGIN
+    -- after compact and rebuild, which delete the same rows in another order
+    PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(r.id, 'maintenance')) FROM (SELECT g.id FROM removed AS g ORDER BY g.id) AS r;
     DELETE FROM kbsearch.kb_postings AS p USING removed AS r WHERE p.org_id = r.id;
     DELETE FROM kbsearch.kb_corpus_stats AS s USING removed AS r WHERE s.org_id = r.id;
     RETURN NULL;
@@ -1267,8 +1269,8 @@ COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan,
 CREATE FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT translate(encode((substr(sha256(convert_to(p_payload, 'UTF8'::name)), 1, 9) || convert_to(p_payload, 'UTF8'::name)), 'base64'::text), '
-+/='::text, '-_'::text) AS translate;
+ SELECT translate(encode((substr(sha256(convert_to(p_payload, 'UTF8'::name)), 1, 9) || convert_to(p_payload, 'UTF8'::name)), 'base64'::text), '+/
+='::text, '-_'::text) AS translate;
 END;
 
 -- Name: FUNCTION seal_kb_cursor_v1(p_payload text); Type: COMMENT; Schema: kbsearch; Owner: -
@@ -1444,7 +1446,22 @@ CREATE FUNCTION kbsearch.merge_kb_small_segments_v1(p_org_id bigint) RETURNS big
 DECLARE
     v_segments bigint[];
 BEGIN
-    IF (SELECT count(*) FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id AND s.posting_rows <= 20000) < 48 THEN
+    WITH ordered AS (
+        SELECT
+            s.segment_id,
+            s.posting_rows,
+            row_number() OVER (ORDER BY s.posting_rows ASC, s.segment_id ASC) AS n,
+            sum(s.posting_rows) OVER (ORDER BY s.posting_rows ASC, s.segment_id ASC) AS total
+        FROM kbsearch.kb_corpus_stats AS s
+        WHERE s.org_id = p_org_id
+    ),
+    stop AS (
+        SELECT min(o.n) AS n
+        FROM ordered AS o
+        WHERE o.total > 20000 OR (o.n > 32 AND o.posting_rows > 2 * (o.total - o.posting_rows))
+    )
+    SELECT array_agg(o.segment_id) INTO v_segments FROM ordered AS o, stop AS s WHERE o.n < coalesce(s.n, o.n + 1);
+    IF cardinality(v_segments) < 32 OR v_segments IS NULL THEN
         RETURN 0;
     END IF;
     IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -1453,28 +1470,13 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance')) THEN
         RETURN 0;
     END IF;
-    WITH ordered AS (
-        SELECT
-            s.segment_id,
-            s.posting_rows,
-            row_number() OVER (ORDER BY s.posting_rows, s.segment_id) AS n,
-            sum(s.posting_rows) OVER (ORDER BY s.posting_rows, s.segment_id) AS total
-        FROM kbsearch.kb_corpus_stats AS s
-        WHERE s.org_id = p_org_id AND s.posting_rows <= 20000
-    ),
-    stop AS (
-        SELECT coalesce(min(o.n), 9223372036854775807) AS n
-        FROM ordered AS o
-        WHERE o.n > 32 AND (o.total > 20000 OR o.posting_rows > 2 * (o.total - o.posting_rows))
-    )
-    SELECT array_agg(o.segment_id) INTO v_segments FROM ordered AS o, stop WHERE o.n < stop.n;
     RETURN kbsearch.merge_kb_segments_v1(p_org_id, v_segments);
 END
 $$;
 
 -- Name: FUNCTION merge_kb_small_segments_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.merge_kb_small_segments_v1(p_org_id bigint) IS 'Merges an organisation''s small segments when there are 48 or more; returns the number of posting rows written, 0 where nothing was to do or another transaction merges. Changes no score.';
+COMMENT ON FUNCTION kbsearch.merge_kb_small_segments_v1(p_org_id bigint) IS 'Merges an organisation''s small segments when there are 32 or more; returns the number of posting rows written, 0 where nothing was to do or another transaction merges. Changes no score.';
 
 -- Name: open_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1593,6 +1595,7 @@ CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
+    SET extra_float_digits TO '1'
     SET enable_seqscan TO 'off'
     AS $_$
 DECLARE
@@ -1994,6 +1997,7 @@ CREATE FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text 
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
+    SET extra_float_digits TO '1'
     SET enable_seqscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
@@ -2069,6 +2073,7 @@ CREATE FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text,
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
+    SET extra_float_digits TO '1'
     SET enable_seqscan TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
@@ -2142,14 +2147,17 @@ CREATE FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref te
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $_$
 DECLARE
-    v_org kbsearch.organizations;
+    v_org_id bigint;
+    v_active_space_id bigint;
     v_article_id bigint;
-    v_chunks jsonb := coalesce(p_chunks, CASE WHEN btrim(coalesce(p_body, p_title, '')) = '' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, ''))) END);
+    v_chunks jsonb := coalesce(p_chunks, CASE
+        WHEN concat(p_title, p_body) !~ '[^[:space:]]' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, '')))
+    END);
     v_space_id bigint;
     v_problem text;
 BEGIN
-    SELECT o.* INTO v_org FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
-    IF v_org.id IS NULL THEN
+    SELECT o.id, o.active_space_id INTO v_org_id, v_active_space_id FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
+    IF v_org_id IS NULL THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
@@ -2215,7 +2223,7 @@ BEGIN
     ORDER BY e.n;
 
     IF EXISTS (SELECT FROM jsonb_array_elements(v_chunks) AS e (chunk) WHERE jsonb_typeof(e.chunk -> 'embedding') = 'array') THEN
-        v_space_id := coalesce(p_space_id, v_org.active_space_id);
+        v_space_id := coalesce(p_space_id, v_active_space_id);
         IF v_space_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_space_id) THEN
             RAISE EXCEPTION 'embeddings were given for embedding space %, which does not exist', coalesce(v_space_id::text, 'NULL')
                 USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', v_space_id)::text,

@@ -16,7 +16,7 @@ RANKING = ("rank_kb_articles_v1",)
 """Where chunks become articles and articles get their places."""
 HEADER = re.compile(
     r"^CREATE FUNCTION kbsearch\.(?P<name>\w+)\(.*?^LANGUAGE (?P<language>sql|plpgsql) (?P<volatility>IMMUTABLE|STABLE|VOLATILE) "
-    r"PARALLEL (?P<parallel>SAFE|RESTRICTED|UNSAFE)(?: SECURITY (?P<security>INVOKER|DEFINER))?$",
+    r"PARALLEL (?P<parallel>SAFE|RESTRICTED|UNSAFE)(?: SECURITY (?P<security>INVOKER|DEFINER))?(?: ROWS \d+)?(?: COST \d+)?$",
     re.MULTILINE | re.DOTALL,
 )
 

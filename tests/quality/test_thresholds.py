@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -9,6 +10,15 @@ import psycopg
 import pytest
 
 from kbsearch.evaluate import SYSTEMS, Collection, Evaluation, evaluate
+
+SHARED = Path(os.environ.get("KBSEARCH_SHARED") or Path(__file__).resolve().parents[3] / "shared") / "data"
+"""Collections with relevance judgements, which are no part of the repository: in KBSEARCH_SHARED, or beside the checkout."""
+
+if not SHARED.is_dir():
+    pytest.skip(
+        f"no collections with relevance judgements in {SHARED} (KBSEARCH_SHARED names another place)",
+        allow_module_level=True,
+    )
 
 THRESHOLDS = {
     "scifact": {"keyword": 0.70, "weighted": 0.735},
@@ -20,14 +30,14 @@ ASKED = ("keyword", "rrf", "weighted")
 
 
 @cache
-def _evaluation(folder: Path, dsn: str) -> Evaluation:
+def _evaluation(name: str, dsn: str) -> Evaluation:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        return evaluate(connection, Collection.load(folder), systems={name: SYSTEMS[name] for name in ASKED})
+        return evaluate(connection, Collection.load(SHARED / name), systems={name: SYSTEMS[name] for name in ASKED})
 
 
 @pytest.fixture(params=sorted(THRESHOLDS))
-def evaluation(request: pytest.FixtureRequest, collections: Path, shared_database: str) -> Evaluation:
-    return _evaluation(collections / str(request.param), shared_database)
+def evaluation(request: pytest.FixtureRequest, shared_database: str) -> Evaluation:
+    return _evaluation(str(request.param), shared_database)
 
 
 def test_keyword_leg_and_weighted_fusion_reach_their_thresholds(evaluation: Evaluation) -> None:

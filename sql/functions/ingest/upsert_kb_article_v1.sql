@@ -17,14 +17,17 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 DECLARE
-    v_org kbsearch.organizations;
+    v_org_id bigint;
+    v_active_space_id bigint;
     v_article_id bigint;
-    v_chunks jsonb := coalesce(p_chunks, CASE WHEN btrim(coalesce(p_body, p_title, '')) = '' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, ''))) END);
+    v_chunks jsonb := coalesce(p_chunks, CASE
+        WHEN concat(p_title, p_body) !~ '[^[:space:]]' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, '')))
+    END);
     v_space_id bigint;
     v_problem text;
 BEGIN
-    SELECT o.* INTO v_org FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
-    IF v_org.id IS NULL THEN
+    SELECT o.id, o.active_space_id INTO v_org_id, v_active_space_id FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
+    IF v_org_id IS NULL THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
@@ -90,7 +93,7 @@ BEGIN
     ORDER BY e.n;
 
     IF EXISTS (SELECT FROM jsonb_array_elements(v_chunks) AS e (chunk) WHERE jsonb_typeof(e.chunk -> 'embedding') = 'array') THEN
-        v_space_id := coalesce(p_space_id, v_org.active_space_id);
+        v_space_id := coalesce(p_space_id, v_active_space_id);
         IF v_space_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_space_id) THEN
             RAISE EXCEPTION 'embeddings were given for embedding space %, which does not exist', coalesce(v_space_id::text, 'NULL')
                 USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', v_space_id)::text,

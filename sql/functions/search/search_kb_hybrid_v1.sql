@@ -21,6 +21,7 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, kbsearch, pg_temp
 SET plan_cache_mode = force_generic_plan
 SET jit = off
+SET extra_float_digits = 1
 SET enable_seqscan = off
 SET enable_hashjoin = off
 SET enable_mergejoin = off

@@ -1,0 +1,5 @@
+"""python -m kbsearch."""
+
+from kbsearch.cli import main
+
+main()

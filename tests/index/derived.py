@@ -1,0 +1,92 @@
+"""What the derived tables and copied columns must be, computed from the source tables; every difference is a fault."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+_FAULTS = """
+WITH
+net AS (
+    SELECT p.org_id, p.lexeme, e.entry, sum(p.sign) AS copies
+    FROM kbsearch.kb_postings AS p
+    CROSS JOIN LATERAL unnest(p.entries) AS e (entry)
+    GROUP BY p.org_id, p.lexeme, e.entry
+    HAVING sum(p.sign) <> 0
+),
+wanted AS (
+    SELECT o.id AS org_id, l.lexeme, l.entry, count(*) AS copies
+    FROM kbsearch.organizations AS o
+    CROSS JOIN LATERAL kbsearch.list_kb_entries_v1(o.id) AS l
+    GROUP BY o.id, l.lexeme, l.entry
+),
+counted AS (
+    SELECT o.id AS org_id, count(c.id) AS chunk_count, coalesce(sum(c.occurrence_count), 0) AS occurrence_count
+    FROM kbsearch.organizations AS o
+    LEFT JOIN kbsearch.kb_article_chunks AS c ON c.org_id = o.id AND c.searchable
+    GROUP BY o.id
+),
+summed AS (
+    SELECT s.org_id, sum(s.chunk_count) AS chunk_count, sum(s.occurrence_count) AS occurrence_count
+    FROM kbsearch.kb_corpus_stats AS s
+    GROUP BY s.org_id
+),
+segments AS (
+    SELECT p.org_id, p.segment_id, count(*) AS posting_rows FROM kbsearch.kb_postings AS p GROUP BY p.org_id, p.segment_id
+)
+SELECT 'posting: is ' || coalesce(n.copies, 0) || ' times, must be ' || coalesce(w.copies, 0) || ' times',
+    jsonb_build_object('org_id', coalesce(n.org_id, w.org_id), 'lexeme', coalesce(n.lexeme, w.lexeme), 'chunk_id', coalesce(n.entry, w.entry) >> 12,
+        'impact', coalesce(n.entry, w.entry) & 4095)
+FROM net AS n
+FULL JOIN wanted AS w ON w.org_id = n.org_id AND w.lexeme = n.lexeme AND w.entry = n.entry
+WHERE n.copies IS DISTINCT FROM w.copies
+UNION ALL
+SELECT 'statistics: sums of an organisation', jsonb_build_object('org_id', coalesce(c.org_id, s.org_id), 'is', to_jsonb(s), 'must', to_jsonb(c))
+FROM counted AS c
+FULL JOIN summed AS s ON s.org_id = c.org_id
+WHERE (coalesce(s.chunk_count, 0), coalesce(s.occurrence_count, 0)) IS DISTINCT FROM (c.chunk_count::numeric, c.occurrence_count::numeric)
+UNION ALL
+SELECT 'rows of an organisation that is gone', jsonb_build_object('org_id', g.org_id, 'table', g.relation)
+FROM (
+    SELECT DISTINCT p.org_id, 'kb_postings' AS relation FROM kbsearch.kb_postings AS p
+    UNION ALL
+    SELECT DISTINCT s.org_id, 'kb_corpus_stats' FROM kbsearch.kb_corpus_stats AS s
+) AS g
+WHERE NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = g.org_id)
+UNION ALL
+SELECT 'shape of a block', to_jsonb(p)
+FROM kbsearch.kb_postings AS p
+WHERE
+    p.entry_count <> cardinality(p.entries) OR p.entry_count NOT BETWEEN 1 AND 200
+    OR p.first_chunk_id <> p.entries[1] >> 12
+    OR p.max_impact <> (SELECT max(e.entry & 4095) FROM unnest(p.entries) AS e (entry))
+    OR p.entries <> ARRAY(SELECT e.entry FROM unnest(p.entries) AS e (entry) ORDER BY e.entry)
+UNION ALL
+SELECT 'posting_rows of a segment', jsonb_build_object('org_id', coalesce(s.org_id, g.org_id), 'segment_id', coalesce(s.segment_id, g.segment_id),
+    'is', s.posting_rows, 'must', g.posting_rows)
+FROM kbsearch.kb_corpus_stats AS s
+FULL JOIN segments AS g ON g.org_id = s.org_id AND g.segment_id = s.segment_id
+WHERE s.org_id IS NULL OR s.posting_rows <> coalesce(g.posting_rows, 0)
+UNION ALL
+SELECT 'copies on a chunk', jsonb_build_object('org_id', c.org_id, 'chunk_id', c.id, 'is', jsonb_build_array(c.title, c.language, c.searchable, c.lexemes, c.term_counts,
+        c.occurrence_count, c.phrase_text),
+    'must', jsonb_build_array(a.title, coalesce(a.language, o.language), a.published, d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text))
+FROM kbsearch.kb_article_chunks AS c
+LEFT JOIN kbsearch.kb_articles AS a ON a.org_id = c.org_id AND a.id = c.article_id
+LEFT JOIN kbsearch.organizations AS o ON o.id = c.org_id
+CROSS JOIN LATERAL kbsearch.describe_kb_chunk_v1(a.title, c.heading, c.content, coalesce(a.language, o.language)) AS d
+WHERE (c.title, c.language, c.searchable, c.lexemes, c.term_counts, c.occurrence_count, c.phrase_text)
+    IS DISTINCT FROM (a.title, coalesce(a.language, o.language), a.published, d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text)
+UNION ALL
+SELECT 'searchable of an embedding', jsonb_build_object('org_id', e.org_id, 'chunk_id', e.chunk_id, 'is', e.searchable, 'must', c.searchable)
+FROM kbsearch.kb_article_embeddings AS e
+LEFT JOIN kbsearch.kb_article_chunks AS c ON c.org_id = e.org_id AND c.article_id = e.article_id AND c.id = e.chunk_id
+WHERE e.searchable IS DISTINCT FROM c.searchable
+LIMIT 20
+"""
+
+
+def faults(connection: psycopg.Connection[Any]) -> list[tuple[str, Any]]:
+    """Differences between what is stored and what a rebuild would store, at most 20; empty when all is right."""
+    return [(str(what), where) for what, where in connection.execute(_FAULTS).fetchall()]

@@ -1,0 +1,306 @@
+"""What a search must answer, worked out a second time: brute force in plain Python, without the database.
+
+Texts are lower-case words that are their own stems, and stop words, so that splitting at spaces is all the analysis there is. Vectors have few
+and whole (or only tiny or huge) components, so that single precision loses nothing of their products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from fractions import Fraction
+from typing import Any
+
+STOP_WORDS = frozenset({"the", "of", "and"})
+NOT_INSPECTABLE = frozenset({"faq"})
+
+Vector = tuple[float, ...]
+Phrase = tuple[str, ...]
+
+
+class Brief:
+    """A short repr, without what has its default value: counterexamples are read by people."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown = []
+        for given in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, given.name)
+            default = given.default_factory() if given.default_factory is not MISSING else given.default
+            if value != default:
+                shown.append(f"{given.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Chunk(Brief):
+    id: int
+    content: str = ""
+    heading: str | None = None
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Article(Brief):
+    id: int
+    chunks: tuple[Chunk, ...] = ()
+    title: str | None = None
+    kind: str = "article"
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    published: bool = True
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Profile(Brief):
+    """name: without the version, which is 1."""
+
+    name: str = "weighted"
+    fusion: str = "weighted"
+    scorer: str = "bm25"
+    vector_weight: float = 0.5
+    keyword_weight: float = 0.5
+    rrf_k: int = 60
+
+
+BUILT_IN = (
+    Profile(),
+    Profile("rrf", "rrf", vector_weight=1.0, keyword_weight=1.0),
+    Profile("vector", "vector", vector_weight=1.0, keyword_weight=0.0),
+    Profile("keyword", "keyword", vector_weight=0.0, keyword_weight=1.0),
+    Profile("term_count", "keyword", "term_count", vector_weight=0.0, keyword_weight=1.0),
+    Profile("weighted_term_count", "weighted", "term_count"),
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Search(Brief):
+    """A question and its filters.
+
+    Attributes:
+        words: in order, repetitions count.
+        phrases: word sequences that one chunk must contain; their words count as the others do.
+        excluded: word sequences that no chunk of the article may contain.
+    """
+
+    words: tuple[str, ...] = ()
+    phrases: tuple[Phrase, ...] = ()
+    excluded: tuple[Phrase, ...] = ()
+    vector: Vector | None = None
+    kinds: tuple[str, ...] | None = None
+    quota: Mapping[str, int] | None = None
+    metadata: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    min_score: float | None = None
+    profile: Profile = field(default_factory=Profile)
+
+    @property
+    def text(self) -> str:
+        quoted = [f'"{" ".join(phrase)}"' for phrase in self.phrases]
+        unwanted = [f"-{phrase[0]}" if len(phrase) == 1 else f'-"{" ".join(phrase)}"' for phrase in self.excluded]
+        return " ".join([*self.words, *quoted, *unwanted])
+
+    @property
+    def terms(self) -> Counter[str]:
+        """The question's words that are no stop words, and how often it says each."""
+        said = [*self.words, *(word for phrase in self.phrases for word in phrase)]
+        return Counter(word for word in said if word not in STOP_WORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """score: billionths."""
+
+    place: int
+    article_id: int
+    score: int
+    chunk_id: int | None
+    vector_similarity: float | None
+    keyword_score: float | None
+    tied_with: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that a leg found; similarity: millionths; raw: the keyword score before it is normalised."""
+
+    article_id: int
+    chunk_id: int
+    score: int
+    similarity: int | None
+    raw: int | None
+
+
+def half_up(number: Fraction | Decimal) -> int:
+    return math.floor(Fraction(number) + Fraction(1, 2))
+
+
+def fields_of(article: Article, chunk: Chunk) -> list[list[str]]:
+    return [(text or "").split() for text in (article.title, chunk.heading, chunk.content)]
+
+
+def occurrences(article: Article, chunk: Chunk) -> Counter[str]:
+    return Counter(word for words in fields_of(article, chunk) for word in words if word not in STOP_WORDS)
+
+
+def impact(word: str, article: Article, chunk: Chunk, reference_length: int) -> int:
+    """BM25 without idf in thousandths: k1 = 1.2, b = 0.75; a word of the title counts three times."""
+    counts = occurrences(article, chunk)
+    tf = min(255, counts[word] + 2 * (article.title or "").split().count(word))
+    share = Fraction(counts.total(), reference_length)
+    return half_up(1000 * tf * Fraction(22, 10) / (tf + Fraction(12, 10) * (Fraction(1, 4) + Fraction(3, 4) * share)))
+
+
+def idf(chunk_count: int, document_frequency: int) -> int:
+    """ln(1 + (N - df + 0.5) / (df + 0.5)) in thousandths, at least 1."""
+    with localcontext(prec=50):
+        ratio = (chunk_count - document_frequency + Decimal("0.5")) / (document_frequency + Decimal("0.5"))
+        return max(1, int((1000 * (1 + ratio).ln()).quantize(Decimal(1), ROUND_HALF_UP)))
+
+
+def has_direction(vector: Vector | None) -> bool:
+    return vector is not None and 1e-15 <= math.hypot(*vector) <= 1e15
+
+
+def similarity(left: Vector, right: Vector) -> int:
+    """Cosine in millionths."""
+    product = math.fsum(a * b for a, b in zip(left, right, strict=True))
+    cosine = product / math.sqrt(math.fsum(a * a for a in left) * math.fsum(b * b for b in right))
+    distance = 1 - max(-1.0, min(1.0, cosine))
+    return round((1 - distance) * 1e6)
+
+
+def says(article: Article, phrase: Phrase) -> bool:
+    """Whether a field of one of the article's chunks has the phrase."""
+    wanted = f" {' '.join(phrase)} "
+    return any(wanted in f" {' '.join(words)} " for chunk in article.chunks for words in fields_of(article, chunk))
+
+
+def contains(whole: Any, part: Any) -> bool:
+    """Containment of JSON, as the operator @> has it."""
+    if isinstance(whole, Mapping) and isinstance(part, Mapping):
+        return all(key in whole and contains(whole[key], value) for key, value in part.items())
+    if isinstance(whole, list) and isinstance(part, list):
+        return all(any(contains(element, wanted) for element in whole) for wanted in part)
+    return bool(whole == part)
+
+
+def passes(article: Article, search: Search) -> bool:
+    wanted = [search.metadata] if isinstance(search.metadata, Mapping) else search.metadata
+    return (
+        (search.kinds is None or article.kind in search.kinds)
+        and (wanted is None or any(contains(article.metadata, element) for element in wanted))
+        and all(says(article, phrase) for phrase in search.phrases)
+        and not any(says(article, phrase) for phrase in search.excluded)
+    )
+
+
+def best_of_article(hits: Iterable[Hit]) -> dict[int, Hit]:
+    best: dict[int, Hit] = {}
+    for hit in sorted(hits, key=lambda hit: (-hit.score, hit.chunk_id)):
+        best.setdefault(hit.article_id, hit)
+    return best
+
+
+def competition_ranks(best: Mapping[int, Hit]) -> dict[int, int]:
+    return {article: 1 + sum(other.score > hit.score for other in best.values()) for article, hit in best.items()}
+
+
+def fuse_ranks(found: Sequence[Hit], profile: Profile) -> dict[int, Hit]:
+    """Reciprocal rank fusion of the legs' best chunks."""
+    legs: list[tuple[float, dict[int, Hit]]] = [
+        (
+            profile.vector_weight,
+            best_of_article(
+                Hit(hit.article_id, hit.chunk_id, max(0, hit.similarity), hit.similarity, None)
+                for hit in found
+                if hit.similarity is not None
+            ),
+        ),
+        (
+            profile.keyword_weight,
+            best_of_article(
+                Hit(hit.article_id, hit.chunk_id, hit.raw, None, hit.raw) for hit in found if hit.raw is not None
+            ),
+        ),
+    ]
+    fused = {}
+    for article in {hit.article_id for hit in found}:
+        parts = []
+        for weight, best in legs:
+            if article in best:
+                rank = competition_ranks(best)[article]
+                parts.append((round(1e9 * weight / (profile.rrf_k + rank)), best[article]))
+        shown = min((hit.chunk_id for part, hit in parts if part == max(parts, key=lambda p: p[0])[0]))
+        similarities = [hit.similarity for _, hit in parts if hit.similarity is not None]
+        raws = [hit.raw for _, hit in parts if hit.raw is not None]
+        fused[article] = Hit(
+            article, shown, sum(part for part, _ in parts), next(iter(similarities), None), next(iter(raws), None)
+        )
+    return fused
+
+
+def rank(articles: Iterable[Article], search: Search, reference_length: int = 100) -> list[Row]:
+    """The whole ranking of the organisation that consists of these articles."""
+    corpus = [(article, chunk) for article in articles if article.published for chunk in article.chunks]
+    profile = search.profile
+    frequency = {word: sum(word in occurrences(*entry) for entry in corpus) for word in search.terms}
+    known = {
+        word: 1 if profile.scorer == "term_count" else count * idf(len(corpus), frequency[word])
+        for word, count in search.terms.items()
+        if frequency[word] > 0 and profile.fusion != "vector"
+    }
+    bound = sum(known.values()) * (1 if profile.scorer == "term_count" else 2200)
+    with_vector = (
+        search.vector is not None
+        and profile.fusion != "keyword"
+        and any(has_direction(chunk.vector) for _, chunk in corpus)
+    )
+    vector_unit = (profile.vector_weight if known else 1) * 1000
+    keyword_unit = (profile.keyword_weight if with_vector else 1) * 1e9 / bound if known else 0.0
+
+    found = []
+    for article, chunk in corpus:
+        if not passes(article, search):
+            continue
+        cosine = (
+            similarity(chunk.vector, search.vector)
+            if with_vector and search.vector is not None and chunk.vector is not None and has_direction(chunk.vector)
+            else None
+        )
+        words = [word for word in known if word in occurrences(article, chunk)]
+        raw = sum(
+            known[word] * (1 if profile.scorer == "term_count" else impact(word, article, chunk, reference_length))
+            for word in words
+        )
+        if cosine is not None or words:
+            score = round(max(0, cosine or 0) * vector_unit) + round(raw * keyword_unit)
+            found.append(Hit(article.id, chunk.id, score, cosine, raw if words else None))
+
+    best = fuse_ranks(found, profile) if profile.fusion == "rrf" else best_of_article(found)
+    candidates = sorted(
+        (hit for hit in best.values() if search.min_score is None or hit.score / 1e9 >= search.min_score),
+        key=lambda hit: (-hit.score, hit.article_id),
+    )
+    kinds = {article.id: article.kind for article, _ in corpus}
+    quota = search.quota or {}
+    taken: Counter[str] = Counter()
+    rows: list[Row] = []
+    for hit in candidates:
+        kind = kinds[hit.article_id]
+        taken[kind] += 1
+        if taken[kind] <= quota.get(kind, quota.get("*", taken[kind])):
+            rows.append(
+                Row(
+                    place=len(rows) + 1,
+                    article_id=hit.article_id,
+                    score=hit.score,
+                    chunk_id=None if kind in NOT_INSPECTABLE else hit.chunk_id,
+                    vector_similarity=None if hit.similarity is None else hit.similarity / 1e6,
+                    keyword_score=None if hit.raw is None else round(hit.raw * 1e9 / bound) / 1e9,
+                    tied_with=sum(other.score == hit.score for other in candidates) - 1,
+                )
+            )
+    return rows

@@ -1,0 +1,206 @@
+"""Organisations and questions drawn from tiny alphabets, so that ties are the normal case.
+
+Ids cross powers of ten, rows are loaded in another order than that of their ids, cosines differ below the sixth decimal, and there is always
+something that must not count: unpublished articles, articles that were deleted, vectors without direction, vectors of another space.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tests.oracle import BUILT_IN, Article, Brief, Chunk, Phrase, Profile, Search, Vector
+
+WORDS = ("lamp", "stone", "cloud", "milk")
+FILLERS = ("the", "of", "and")
+UNKNOWN = ("zebra", "walrus")
+KINDS = ("article", "policy", "faq", "leaflet")
+METADATA: tuple[dict[str, Any], ...] = ({}, {"lang": "de"}, {"lang": "de", "tags": ["new", "hot"]}, {"tags": ["hot"]})
+DIMENSIONS = (2, 3, 4)
+START_IDS = (1, 7, 95, 995, 2**33 - 5, 2**50 - 200)
+
+# In two dimensions; more are filled up with zeros. The first three are one direction as far as six decimals go.
+DIRECTIONS: tuple[Vector, ...] = (
+    (1, 0),
+    (2000, 1),
+    (3, 0),
+    (0, 1),
+    (1, 1),
+    (3, 4),
+    (-1, 0),
+    (-4, 3),
+    (1000, 2),
+)
+NO_DIRECTION: tuple[Vector, ...] = ((0, 0), (1e-23, 0), (0, 1e20))
+
+OWN_PROFILES = (
+    Profile("own", "weighted", vector_weight=0.7, keyword_weight=0.3),
+    Profile("own", "weighted", vector_weight=0.1, keyword_weight=0.9),
+    Profile("own", "weighted", "term_count", vector_weight=0.25, keyword_weight=0.75),
+    Profile("own", "weighted", vector_weight=0.0, keyword_weight=1.0),
+    Profile("own", "rrf", vector_weight=1.0, keyword_weight=0.5, rrf_k=1),
+    Profile("own", "rrf", "term_count", vector_weight=0.3, keyword_weight=0.9, rrf_k=10),
+)
+PROFILES = BUILT_IN + OWN_PROFILES
+ABSOLUTE = tuple(profile for profile in PROFILES if profile.fusion != "rrf")
+"""The profiles whose scores law 7 speaks of."""
+
+
+def examples(number: int) -> settings:
+    """Settings of a property: so many examples, ten times as many under HYPOTHESIS_PROFILE=long."""
+    factor = 10 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 1
+    return settings(max_examples=number * factor)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Organisation(Brief):
+    """What is loaded.
+
+    Attributes:
+        articles: in the order in which they are inserted.
+        removed: loaded with them and deleted again before anything is asked.
+        scattered: chunks are inserted in an order of their own and not article by article.
+    """
+
+    articles: tuple[Article, ...]
+    dimensions: int = 2
+    reference_length: int = 100
+    removed: tuple[Article, ...] = ()
+    scattered: bool = False
+
+
+def padded(vector: Vector, dimensions: int) -> Vector:
+    return (*vector, *([0] * (dimensions - len(vector))))
+
+
+def vectors(dimensions: int, *, directed: bool = False) -> st.SearchStrategy[Vector]:
+    alphabet = DIRECTIONS if directed else (*DIRECTIONS, *NO_DIRECTION)
+    return st.sampled_from([padded(vector, dimensions) for vector in alphabet])
+
+
+def texts(most: int) -> st.SearchStrategy[str]:
+    return st.lists(st.sampled_from(WORDS + FILLERS), max_size=most).map(" ".join)
+
+
+def shapes(dimensions: int, most_chunks: int) -> st.SearchStrategy[Article]:
+    """Articles without ids yet: several articles take one shape, and tie."""
+    chunk = st.builds(
+        Chunk,
+        id=st.just(0),
+        content=texts(5),
+        heading=st.none() | texts(2),
+        vector=st.none() | vectors(dimensions),
+    )
+    return st.builds(
+        Article,
+        id=st.just(0),
+        chunks=st.lists(chunk, min_size=1, max_size=most_chunks).map(tuple),
+        title=st.sampled_from([None, "", *WORDS, "the lamp"]),
+        kind=st.sampled_from(KINDS),
+        metadata=st.sampled_from(METADATA),
+        published=st.sampled_from([True, True, True, False]),
+    )
+
+
+def numbered(shapes: Sequence[Article], first_article: int, first_chunk: int, seed: int) -> tuple[Article, ...]:
+    """Give ids: consecutive but for small gaps, handed out in an order of their own (seed 0: in the order of the list)."""
+    chance = random.Random(seed)
+
+    def ids(first: int, count: int) -> list[int]:
+        taken = []
+        for _ in range(count):
+            taken.append(first)
+            first += 1 + (chance.random() < 0.2 if seed else 0)
+        if seed:
+            chance.shuffle(taken)
+        return taken
+
+    article_ids = ids(first_article, len(shapes))
+    chunk_ids = iter(ids(first_chunk, sum(len(shape.chunks) for shape in shapes)))
+    return tuple(
+        replace(shape, id=article_id, chunks=tuple(replace(chunk, id=next(chunk_ids)) for chunk in shape.chunks))
+        for article_id, shape in zip(article_ids, shapes, strict=True)
+    )
+
+
+@st.composite
+def organisations(draw: st.DrawFn, most_articles: int = 16, most_chunks: int = 3) -> Organisation:
+    dimensions = draw(st.sampled_from(DIMENSIONS))
+    pool = draw(st.lists(shapes(dimensions, most_chunks), min_size=1, max_size=4))
+    count = draw(st.integers(1, most_articles))
+    taken = draw(st.lists(st.sampled_from(pool), min_size=count, max_size=count))
+    removed = draw(st.lists(st.sampled_from(pool), max_size=3))
+    articles = numbered(
+        [*taken, *removed],
+        draw(st.sampled_from(START_IDS)),
+        draw(st.sampled_from(START_IDS)),
+        draw(st.integers(0, 2**16)),
+    )
+    return Organisation(
+        articles=articles[:count],
+        removed=articles[count:],
+        dimensions=dimensions,
+        reference_length=draw(st.sampled_from([100, 100, 3, 1])),
+        scattered=draw(st.booleans()),
+    )
+
+
+def phrases(most: int) -> st.SearchStrategy[Phrase]:
+    return st.lists(st.sampled_from(WORDS + FILLERS), min_size=1, max_size=most).map(tuple)
+
+
+@st.composite
+def searches(
+    draw: st.DrawFn,
+    dimensions: int,
+    profiles: Sequence[Profile] = PROFILES,
+    *,
+    filters: bool = True,
+    operators: bool = True,
+) -> Search:
+    """A question that is not refused: with a word or a vector for a leg of its profile."""
+    profile = draw(st.sampled_from(profiles))
+    words = tuple(draw(st.lists(st.sampled_from(WORDS + WORDS + FILLERS[:1] + UNKNOWN[:1]), max_size=5)))
+    vector = draw(st.none() | vectors(dimensions, directed=True))
+    answerable = (profile.fusion != "keyword" and vector is not None) or (
+        profile.fusion != "vector" and any(word not in FILLERS for word in words)
+    )
+    if not answerable:
+        words = (*words, draw(st.sampled_from(WORDS)))
+        if profile.fusion == "vector":
+            vector = draw(vectors(dimensions, directed=True))
+    search = Search(words=words, vector=vector, profile=profile)
+    if operators and draw(st.integers(0, 4)) == 0:
+        search = replace(
+            search,
+            phrases=tuple(draw(st.lists(phrases(2), max_size=2))),
+            excluded=tuple(draw(st.lists(phrases(2), max_size=1))),
+        )
+    if filters and draw(st.booleans()):
+        search = draw(filtered(search))
+    return search
+
+
+@st.composite
+def filtered(draw: st.DrawFn, search: Search) -> Search:
+    """The same question with filters; none of them has a part in a score of law 7."""
+    kinds = draw(st.none() | st.lists(st.sampled_from((*KINDS, "nothing")), min_size=1, max_size=3).map(tuple))
+    quota = draw(st.none() | st.dictionaries(st.sampled_from((*KINDS, "*")), st.integers(0, 5), max_size=3))
+    objects = st.sampled_from(METADATA)
+    metadata = draw(st.none() | objects | st.lists(objects, min_size=1, max_size=2))
+    min_score = draw(st.none() | st.sampled_from([0.0, 0.016393443, 0.25, 0.5, 0.50000001, 1.0]))
+    return replace(search, kinds=kinds, quota=quota, metadata=metadata, min_score=min_score)
+
+
+@st.composite
+def questions_of(draw: st.DrawFn, **options: Any) -> tuple[Organisation, Search]:
+    """An organisation and a question to it; options: of organisations() and searches()."""
+    sizes = {name: options.pop(name) for name in ("most_articles", "most_chunks") if name in options}
+    organisation = draw(organisations(**sizes))
+    return organisation, draw(searches(organisation.dimensions, **options))
