@@ -86,7 +86,7 @@ def _facts(server: embedded.Server) -> list[str]:
         f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}; PostgreSQL {version}, pgvector {vector}",
         f"settings: {settings}; all others, durability too, as PostgreSQL has them by default",
         "text: Zipf, about 75 distinct words a chunk, a chunk an article; vectors: 384 dimensions, clustered",
-        "questions of six words: rare (frequency rank 1,000 to 20,000), medium (30 to 1,000), common (the first 30), mixed (1 common, 2 medium, 3 rare)",
+        "questions: six words; rare: frequency ranks from 1,000 to 20,000; medium: from 30; common: the first 30; mixed: 3, 2 and 1 of these",
         "what is compared is run in turns, so a busy machine slows both sides down",
     ]
 

@@ -82,7 +82,8 @@ class Generator:
         """Unit vectors, shape (count, DIMENSIONS), around 200 centres that are the same for every seed."""
         centres = self._centres[self.random.integers(0, len(self._centres), count)]
         points = centres + 0.8 * self.random.standard_normal((count, DIMENSIONS), dtype=np.float32)
-        return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+        unit: Vectors = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+        return unit
 
     def question(self, ranks: Sequence[tuple[int, int]]) -> Question:
         """A question with a word out of each range of ranks."""

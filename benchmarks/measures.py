@@ -243,8 +243,10 @@ def footprint(run: Run) -> list[Figure]:
             figures.append(Figure("f", name, peak, "before", idle, unit="MB"))
         per = "per 100,000 chunks"
         gin, stored = size("stored_words_idx"), size("stored")
-        for table in ("kb_article_chunks", "kb_articles", "kb_article_embeddings", "kb_postings", "kb_corpus_stats"):
-            figures.append(Figure("f", f"{table}, with its indexes, {per}", size(f"kbsearch.{table}"), unit="MB"))
+        figures += [
+            Figure("f", f"{table}, with its indexes, {per}", size(f"kbsearch.{table}"), unit="MB")
+            for table in ("kb_article_chunks", "kb_articles", "kb_article_embeddings", "kb_corpus_stats")
+        ]
         figures += [
             Figure("f", f"kb_postings as loaded, {per}", size("kbsearch.kb_postings"), "GIN index", gin, unit="MB"),
             Figure(

@@ -81,8 +81,14 @@ def databases(server_dsn: str) -> Databases:
 def template(databases: Databases) -> Iterator[str]:
     """Name of a database with kbsearch installed, to be cloned; nobody may stay connected to it."""
     dsn = databases.create()
+    overlay = os.environ.get(
+        "KBSEARCH_TEST_SQL_OVERLAY"
+    )  # a directory like sql/ to install from: how tools.mutants shows that tests fail
     try:
-        migrate.upgrade(dsn)
+        with pytest.MonkeyPatch.context() as patch:
+            if overlay:
+                patch.setattr(migrate, "sql_root", lambda: Path(overlay))
+            migrate.upgrade(dsn)
         yield str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
     finally:
         databases.drop(dsn)

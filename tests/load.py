@@ -11,7 +11,7 @@ import psycopg
 from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import Json, Jsonb
 
-from tests.oracle import BUILT_IN, Article, Profile, Row, Search, Vector
+from tests.oracle import BUILT_IN, Article, Chunk, Profile, Row, Search, Vector
 from tests.strategies import DIMENSIONS, UNKNOWN, WORDS, Organisation, numbered, padded
 
 EVERYTHING = 1000
@@ -95,8 +95,9 @@ class Database:
             )
             self.spaces[dimensions] = (first, second)
         words = [*WORDS, WORDS[0], "north", *UNKNOWN]
-        shapes = [Article(0, title=word, kind="policy") for word in words for _ in range(3)]
-        self.load(Organisation(numbered([with_chunk(shape) for shape in shapes], 1, 1, 1)))
+        chunks = (Chunk(0, "lamp zebra", vector=(1, 0)), Chunk(0, "cloud", vector=(3, 4)))
+        shapes = [Article(0, chunks, title=word, kind="policy") for word in words for _ in range(3)]
+        self.load(Organisation(numbered(shapes, 1, 1, seed=1)))
 
     def value(self, statement: LiteralString, parameters: Sequence[Any] = ()) -> Any:
         row = self.connection.execute(statement, parameters).fetchone()
@@ -158,7 +159,7 @@ class Database:
         assert org_id is not None
         return org_id
 
-    def insert_chunks(self, org_id: int, dimensions: int, chunks: Sequence[tuple[Article, Any]]) -> None:
+    def insert_chunks(self, org_id: int, dimensions: int, chunks: Sequence[tuple[Article, Chunk]]) -> None:
         """The chunks of given articles, with their vectors; the other space has the vectors of other chunks."""
         rows = [
             {
@@ -242,14 +243,6 @@ class Database:
         assert answer is not None
         page: dict[str, Any] = answer[0]
         return page
-
-
-def with_chunk(article: Article) -> Article:
-    from dataclasses import replace
-
-    from tests.oracle import Chunk
-
-    return replace(article, chunks=(Chunk(0, content=article.title or "", vector=(1, 0)),))
 
 
 def found(row: Mapping[str, Any]) -> Found:

@@ -26,14 +26,27 @@ class Brief:
 
     __slots__ = ()
 
-    def __repr__(self) -> str:
+    def _shown(self) -> list[tuple[str, Any]]:
         shown = []
         for given in fields(self):  # type: ignore[arg-type]
             value = getattr(self, given.name)
             default = given.default_factory() if given.default_factory is not MISSING else given.default
             if value != default:
-                shown.append(f"{given.name}={value!r}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+                shown.append((given.name, value))
+        return shown
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._shown())})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What hypothesis prints: on several lines where one is too short."""
+        with printer.group(1, f"{type(self).__name__}(", ")"):
+            for number, (name, value) in enumerate(self._shown()):
+                if number:
+                    printer.text(",")
+                    printer.breakable()
+                printer.text(f"{name}=")
+                printer.pretty(value)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -226,14 +239,15 @@ def fuse_ranks(found: Sequence[Hit], profile: Profile) -> dict[int, Hit]:
             ),
         ),
     ]
+    ranks = [competition_ranks(best) for _, best in legs]
     fused = {}
     for article in {hit.article_id for hit in found}:
         parts = []
-        for weight, best in legs:
+        for (weight, best), rank_of in zip(legs, ranks, strict=True):
             if article in best:
-                rank = competition_ranks(best)[article]
-                parts.append((round(1e9 * weight / (profile.rrf_k + rank)), best[article]))
-        shown = min((hit.chunk_id for part, hit in parts if part == max(parts, key=lambda p: p[0])[0]))
+                parts.append((round(1e9 * weight / (profile.rrf_k + rank_of[article])), best[article]))
+        greater = max(part for part, _ in parts)
+        shown = min(hit.chunk_id for part, hit in parts if part == greater)
         similarities = [hit.similarity for _, hit in parts if hit.similarity is not None]
         raws = [hit.raw for _, hit in parts if hit.raw is not None]
         fused[article] = Hit(

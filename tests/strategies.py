@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +24,7 @@ UNKNOWN = ("zebra", "walrus")
 KINDS = ("article", "policy", "faq", "leaflet")
 METADATA: tuple[dict[str, Any], ...] = ({}, {"lang": "de"}, {"lang": "de", "tags": ["new", "hot"]}, {"tags": ["hot"]})
 DIMENSIONS = (2, 3, 4)
-START_IDS = (1, 7, 95, 995, 2**33 - 5, 2**50 - 200)
+START_IDS = (7, 95, 995, 1, 2**33 - 5, 2**50 - 200)
 
 # In two dimensions; more are filled up with zeros. The first three are one direction as far as six decimals go.
 DIRECTIONS: tuple[Vector, ...] = (
@@ -58,6 +59,26 @@ def examples(number: int) -> settings:
     return settings(max_examples=number * factor)
 
 
+class Coverage:
+    """Counts what the examples of a property had, so that a generator that went dull is noticed."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.seen: Counter[str] = Counter()
+
+    def example(self, **had: bool) -> None:
+        """Count an example and those features that it had."""
+        self.total += 1
+        self.seen.update(name for name, value in had.items() if value)
+
+    def require(self, **shares: float) -> None:
+        """Assert that each feature was in at least this share of the examples."""
+        report = ", ".join(f"{name} {self.seen[name]}" for name in shares)
+        print(f"{self.total} examples: {report}")  # noqa: T201 -- pytest -s or -rP shows it
+        for name, share in shares.items():
+            assert self.seen[name] >= share * self.total > 0, f"too few examples have {name}: {report} of {self.total}"
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Organisation(Brief):
     """What is loaded.
@@ -80,12 +101,12 @@ def padded(vector: Vector, dimensions: int) -> Vector:
 
 
 def vectors(dimensions: int, *, directed: bool = False) -> st.SearchStrategy[Vector]:
-    alphabet = DIRECTIONS if directed else (*DIRECTIONS, *NO_DIRECTION)
+    alphabet = DIRECTIONS if directed else (*DIRECTIONS, *DIRECTIONS, *NO_DIRECTION)
     return st.sampled_from([padded(vector, dimensions) for vector in alphabet])
 
 
-def texts(most: int) -> st.SearchStrategy[str]:
-    return st.lists(st.sampled_from(WORDS + FILLERS), max_size=most).map(" ".join)
+def texts(least: int, most: int) -> st.SearchStrategy[str]:
+    return st.lists(st.sampled_from(WORDS * 3 + FILLERS), min_size=least, max_size=most).map(" ".join)
 
 
 def shapes(dimensions: int, most_chunks: int) -> st.SearchStrategy[Article]:
@@ -93,18 +114,20 @@ def shapes(dimensions: int, most_chunks: int) -> st.SearchStrategy[Article]:
     chunk = st.builds(
         Chunk,
         id=st.just(0),
-        content=texts(5),
-        heading=st.none() | texts(2),
-        vector=st.none() | vectors(dimensions),
+        content=st.one_of(*[texts(1, 3), texts(2, 6)] * 4, st.just("")),
+        heading=st.none() | texts(1, 2),
+        vector=st.one_of(*[vectors(dimensions)] * 5, st.none()),
     )
     return st.builds(
         Article,
         id=st.just(0),
-        chunks=st.lists(chunk, min_size=1, max_size=most_chunks).map(tuple),
+        chunks=st.tuples(st.lists(chunk, min_size=1, max_size=most_chunks), st.sampled_from([1, 1, 2])).map(
+            lambda drawn: tuple(drawn[0] * drawn[1])[:most_chunks]  # some of them twice
+        ),
         title=st.sampled_from([None, "", *WORDS, "the lamp"]),
         kind=st.sampled_from(KINDS),
         metadata=st.sampled_from(METADATA),
-        published=st.sampled_from([True, True, True, False]),
+        published=st.sampled_from([True] * 7 + [False]),
     )
 
 
@@ -130,10 +153,16 @@ def numbered(shapes: Sequence[Article], first_article: int, first_chunk: int, se
 
 
 @st.composite
-def organisations(draw: st.DrawFn, most_articles: int = 16, most_chunks: int = 3) -> Organisation:
+def organisations(
+    draw: st.DrawFn, least_articles: int = 2, most_articles: int = 16, most_chunks: int = 3
+) -> Organisation:
     dimensions = draw(st.sampled_from(DIMENSIONS))
-    pool = draw(st.lists(shapes(dimensions, most_chunks), min_size=1, max_size=4))
-    count = draw(st.integers(1, most_articles))
+    pool = draw(st.lists(shapes(dimensions, most_chunks), min_size=2, max_size=5))
+    # mostly many, so that there is something to page through
+    count = max(
+        least_articles,
+        draw(st.sampled_from([1, most_articles // 2, *[most_articles * 3 // 4] * 3, *[most_articles] * 3])),
+    )
     taken = draw(st.lists(st.sampled_from(pool), min_size=count, max_size=count))
     removed = draw(st.lists(st.sampled_from(pool), max_size=3))
     articles = numbered(
@@ -161,13 +190,18 @@ def searches(
     dimensions: int,
     profiles: Sequence[Profile] = PROFILES,
     *,
-    filters: bool = True,
-    operators: bool = True,
+    filters: bool | None = None,
+    operators: bool | None = None,
 ) -> Search:
-    """A question that is not refused: with a word or a vector for a leg of its profile."""
+    """A question that is not refused: with a word or a vector for a leg of its profile.
+
+    filters, operators (phrases and exclusions): None: sometimes.
+    """
     profile = draw(st.sampled_from(profiles))
-    words = tuple(draw(st.lists(st.sampled_from(WORDS + WORDS + FILLERS[:1] + UNKNOWN[:1]), max_size=5)))
-    vector = draw(st.none() | vectors(dimensions, directed=True))
+    words = tuple(draw(st.lists(st.sampled_from(WORDS * 3 + FILLERS[:1] + UNKNOWN[:1]), min_size=1, max_size=5)))
+    if draw(st.integers(0, 9)) == 9:
+        words = ()
+    vector = draw(st.one_of(*[vectors(dimensions, directed=True)] * 4, st.none()))
     answerable = (profile.fusion != "keyword" and vector is not None) or (
         profile.fusion != "vector" and any(word not in FILLERS for word in words)
     )
@@ -176,13 +210,13 @@ def searches(
         if profile.fusion == "vector":
             vector = draw(vectors(dimensions, directed=True))
     search = Search(words=words, vector=vector, profile=profile)
-    if operators and draw(st.integers(0, 4)) == 0:
+    if operators or (operators is None and draw(st.integers(0, 5)) == 5):
         search = replace(
             search,
-            phrases=tuple(draw(st.lists(phrases(2), max_size=2))),
-            excluded=tuple(draw(st.lists(phrases(2), max_size=1))),
+            phrases=draw(st.one_of(st.just(()), st.tuples(phrases(2)))),
+            excluded=draw(st.one_of(st.tuples(phrases(2)), st.just(()))),
         )
-    if filters and draw(st.booleans()):
+    if filters or (filters is None and draw(st.integers(0, 2)) == 2):
         search = draw(filtered(search))
     return search
 
@@ -190,17 +224,26 @@ def searches(
 @st.composite
 def filtered(draw: st.DrawFn, search: Search) -> Search:
     """The same question with filters; none of them has a part in a score of law 7."""
-    kinds = draw(st.none() | st.lists(st.sampled_from((*KINDS, "nothing")), min_size=1, max_size=3).map(tuple))
-    quota = draw(st.none() | st.dictionaries(st.sampled_from((*KINDS, "*")), st.integers(0, 5), max_size=3))
-    objects = st.sampled_from(METADATA)
-    metadata = draw(st.none() | objects | st.lists(objects, min_size=1, max_size=2))
-    min_score = draw(st.none() | st.sampled_from([0.0, 0.016393443, 0.25, 0.5, 0.50000001, 1.0]))
+    kinds, quota, metadata, min_score = None, None, None, None
+    filters = draw(st.lists(st.sampled_from(["quota", "kinds", "metadata", "min_score"]), min_size=1, max_size=2))
+    if "quota" in filters:
+        quota = draw(st.dictionaries(st.sampled_from((*KINDS, "*")), st.integers(0, 5), min_size=1, max_size=3))
+    if "kinds" in filters:
+        kinds = draw(st.lists(st.sampled_from((*KINDS, "nothing")), min_size=1, max_size=3).map(tuple))
+    if "metadata" in filters:
+        objects = st.sampled_from(METADATA)
+        metadata = draw(objects | st.lists(objects, min_size=1, max_size=2))
+    if "min_score" in filters:
+        floors = (
+            [0.0, 0.015, 0.016393443, 0.03] if search.profile.fusion == "rrf" else [0.0, 0.1, 0.25, 0.5, 0.50000001]
+        )
+        min_score = draw(st.sampled_from(floors))
     return replace(search, kinds=kinds, quota=quota, metadata=metadata, min_score=min_score)
 
 
 @st.composite
 def questions_of(draw: st.DrawFn, **options: Any) -> tuple[Organisation, Search]:
     """An organisation and a question to it; options: of organisations() and searches()."""
-    sizes = {name: options.pop(name) for name in ("most_articles", "most_chunks") if name in options}
+    sizes = {name: options.pop(name) for name in ("least_articles", "most_articles", "most_chunks") if name in options}
     organisation = draw(organisations(**sizes))
     return organisation, draw(searches(organisation.dimensions, **options))

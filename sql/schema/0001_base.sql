@@ -129,7 +129,8 @@ CREATE TABLE kbsearch.kb_article_embeddings (
     FOREIGN KEY (org_id, article_id, chunk_id) REFERENCES kbsearch.kb_article_chunks (org_id, article_id, id) ON DELETE CASCADE ON UPDATE CASCADE
 );
 ALTER TABLE kbsearch.kb_article_embeddings ALTER COLUMN embedding SET STORAGE PLAIN;
-CREATE INDEX kb_article_embeddings_space ON kbsearch.kb_article_embeddings (space_id);
+-- An exact scan and the counts of a page read these entries. There is no index that does not begin with org_id: a plan could read others' rows by it.
+CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings (org_id, space_id, searchable, has_direction);
 COMMENT ON TABLE kbsearch.kb_article_embeddings IS
 'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable is filled by a trigger; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
 
@@ -154,8 +155,7 @@ CREATE TABLE kbsearch.kb_corpus_stats (
     segment_id bigint NOT NULL,
     chunk_count bigint NOT NULL,
     occurrence_count bigint NOT NULL,
-    posting_rows bigint NOT NULL,
     PRIMARY KEY (org_id, segment_id)
 );
 COMMENT ON TABLE kbsearch.kb_corpus_stats IS
-'Derived. What a segment adds to the number of searchable chunks and to their summed lengths (negative where it takes away); an organisation''s statistics are the sums. posting_rows: rows of kb_postings in the segment.';
+'Derived. What a segment adds to the number of searchable chunks and to their summed lengths (negative where it takes away); an organisation''s statistics are the sums.';

@@ -1,7 +1,5 @@
 -- The triggers that keep the derived tables, in the writer's transaction. Names sort in the order in which they fire.
 
-CREATE INDEX kb_postings_segment ON kbsearch.kb_postings (org_id, segment_id);
-
 CREATE TRIGGER kb_10_guard BEFORE UPDATE ON kbsearch.organizations
 FOR EACH ROW EXECUTE FUNCTION kbsearch.kb_organizations_guard_v1();
 CREATE TRIGGER kb_20_changed AFTER UPDATE ON kbsearch.organizations

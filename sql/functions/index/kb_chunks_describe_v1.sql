@@ -22,6 +22,12 @@ BEGIN
                     'bytes', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')), 'maximum_bytes', 262144)::text,
                 HINT = 'Split the text into several chunks, a few paragraphs each.';
     END IF;
+    -- another language of the organisation waits for this transaction, or this statement for it and then reads the new one
+    PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(NEW.org_id, 'writers'));
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        -- a snapshot older than the change fails here (40001)
+        PERFORM 1 FROM kbsearch.organizations AS o WHERE o.id = NEW.org_id FOR SHARE;
+    END IF;
     SELECT a.title, coalesce(a.language, o.language), a.published
     INTO v_title, v_language, v_published
     FROM kbsearch.kb_articles AS a
@@ -56,4 +62,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS
-'Trigger, before insert or update of a chunk: locks the article (FOR SHARE), copies its title, language and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article (FOR SHARE), copies its title, language and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';

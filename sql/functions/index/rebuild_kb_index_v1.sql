@@ -32,8 +32,8 @@ BEGIN
         RETURNING 1
     ),
     kept AS (
-        INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count, posting_rows)
-        SELECT p_org_id, v_segment, count(*), coalesce(sum(c.occurrence_count), 0), (SELECT count(*) FROM posted)
+        INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count)
+        SELECT p_org_id, v_segment, count(*), sum(c.occurrence_count)
         FROM kbsearch.kb_article_chunks AS c
         WHERE c.org_id = p_org_id AND c.searchable
         HAVING count(*) > 0

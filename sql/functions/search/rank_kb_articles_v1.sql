@@ -12,6 +12,8 @@ SET plan_cache_mode = force_generic_plan
 SET work_mem = '64MB'
 SET jit = off
 SET enable_seqscan = off
+SET enable_hashjoin = on
+SET enable_hashagg = on
 SET enable_nestloop = off
 SET enable_mergejoin = off
 SET enable_memoize = off
@@ -63,7 +65,7 @@ BEGIN
             p_plan.kind_quota IS NOT NULL
             AND q.place_in_kind <= coalesce((p_plan.kind_quota ->> q.kind)::bigint, (p_plan.kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
-    counted AS (
+    counted AS MATERIALIZED (
         SELECT
             count(*) AS total,
             count(*) FILTER (WHERE m.score > p_after_score OR (m.score = p_after_score AND m.article_id <= p_after_article_id)) AS before
@@ -76,7 +78,7 @@ BEGIN
         ORDER BY score DESC, article_id ASC
         LIMIT p_limit OFFSET p_offset
     ),
-    groups AS (
+    groups AS MATERIALIZED (
         SELECT c.score, count(*) AS size
         FROM candidates AS c
         WHERE c.score IN (SELECT p.score FROM page AS p)

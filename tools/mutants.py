@@ -1,0 +1,420 @@
+"""Shows that the tests can fail: breaks the SQL on purpose, one way at a time, and runs tests against each broken copy.
+
+A mutant is an exact replacement of text in SQL files. It is killed when a test fails by an assertion; a mutant that no longer applies, that can't be
+installed or that makes tests fail by anything else is an error, and one that no test notices has survived: both end in exit status 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from kbsearch import embedded, migrate
+
+ROOT = Path(__file__).resolve().parent.parent
+SERVER = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "2GB"}
+TIMEOUT = 900.0
+"""Seconds for the tests of one mutant."""
+
+RANK = "functions/search/rank_kb_articles_v1.sql"
+PREPARE = "functions/search/prepare_kb_search_v1.sql"
+LIST = "functions/search/list_kb_results_v1.sql"
+DIGEST = "functions/search/digest_kb_request_v1.sql"
+WEIGHTED = "functions/fuse/fuse_kb_weighted_v1.sql"
+RRF = "functions/fuse/fuse_kb_rrf_v1.sql"
+VECTOR = "functions/retrieve/match_kb_vector_v1.sql"
+DOCUMENTS = "functions/retrieve/count_kb_documents_v1.sql"
+DESCRIBE = "functions/index/kb_chunks_describe_v1.sql"
+WRITTEN = "functions/index/kb_chunks_written_v1.sql"
+MERGE = "functions/index/merge_kb_segments_v1.sql"
+
+PROPERTIES = ("tests/properties",)
+INDEX = ("tests/index",)
+
+
+class MutantError(Exception):
+    """A mutant that doesn't fit the SQL as it is now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A replacement of text in a file.
+
+    Attributes:
+        file: relative to sql/.
+        before: text that is there exactly `times` times.
+        after: what stands there instead.
+        times: how often `before` occurs; all are replaced.
+    """
+
+    file: str
+    before: str
+    after: str
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A way to break the SQL.
+
+    Attributes:
+        name: what is broken.
+        edits: how.
+        tests: what must notice, as paths for pytest.
+    """
+
+    name: str
+    edits: tuple[Edit, ...]
+    tests: tuple[str, ...] = PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a mutant.
+
+    Attributes:
+        verdict: killed, survived or error.
+        by: the test that noticed, or what went wrong.
+        seconds: how long the tests ran.
+    """
+
+    verdict: Literal["killed", "survived", "error"]
+    by: str
+    seconds: float = 0.0
+
+
+MUTANTS = (
+    Mutant(
+        "final article_id dropped",
+        (
+            Edit(RANK, "ORDER BY score DESC, article_id ASC", "ORDER BY score DESC", times=2),
+            Edit(RANK, "ORDER BY p.score DESC, p.article_id ASC", "ORDER BY p.score DESC"),
+            Edit(LIST, "ORDER BY r.place ASC", "ORDER BY r.score DESC"),
+            Edit(
+                "functions/search/search_kb_hybrid_v1.sql", "ORDER BY score DESC, article_id ASC", "ORDER BY score DESC"
+            ),
+        ),
+    ),
+    Mutant(
+        "DESC lost",
+        (
+            Edit(
+                RANK,
+                "ORDER BY score DESC, article_id ASC\n        LIMIT",
+                "ORDER BY score, article_id ASC\n        LIMIT",
+            ),
+        ),
+    ),
+    Mutant(
+        "chunk tie-break dropped",
+        (
+            Edit(
+                RANK,
+                "ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC",
+                "ORDER BY f.article_id ASC, f.score DESC",
+            ),
+        ),
+    ),
+    Mutant("DISTINCT ON dropped", (Edit(RANK, "SELECT DISTINCT ON (article_id) f.article_id", "SELECT f.article_id"),)),
+    Mutant(
+        "chunks limited before collapse",
+        (
+            Edit(
+                RANK,
+                "FROM fused AS f\n",
+                "FROM (SELECT l.article_id, l.chunk_id, l.score, l.similarity, l.raw FROM fused AS l "
+                "ORDER BY l.score DESC, l.chunk_id ASC LIMIT p_limit + p_offset) AS f\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "quota without its tie-break",
+        (
+            Edit(
+                RANK,
+                "(PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC)",
+                "(PARTITION BY a.kind ORDER BY c.score DESC)",
+            ),
+        ),
+    ),
+    Mutant(
+        "quota before collapse",
+        (
+            Edit(RANK, "SELECT q.article_id, q.chunk_id", "SELECT DISTINCT ON (q.article_id) q.article_id, q.chunk_id"),
+            Edit(
+                RANK,
+                "FROM candidates AS c\n            INNER JOIN kbsearch.kb_articles",
+                "FROM fused AS c\n            INNER JOIN kbsearch.kb_articles",
+            ),
+        ),
+    ),
+    Mutant(
+        "rank() became row_number()",
+        (
+            Edit(RRF, "rank() OVER (ORDER BY b.score DESC)", "row_number() OVER (ORDER BY b.score DESC)"),
+            Edit(RRF, "rank() OVER (ORDER BY b.raw DESC)", "row_number() OVER (ORDER BY b.raw DESC)"),
+        ),
+    ),
+    Mutant(
+        "candidate cut that grows with the page",
+        (
+            Edit(
+                RANK,
+                "OR c.score / 1e9::double precision >= p_plan.min_score\n",
+                "OR c.score / 1e9::double precision >= p_plan.min_score\n"
+                "        ORDER BY c.score DESC, c.article_id ASC LIMIT 3 * (p_limit + p_offset)\n",
+            ),
+        ),
+    ),
+    Mutant("offset applied twice", (Edit(RANK, "LIMIT p_limit OFFSET p_offset", "LIMIT p_limit OFFSET 2 * p_offset"),)),
+    Mutant(
+        "NaN not guarded",
+        (
+            Edit(VECTOR, "e.searchable AND e.has_direction", "e.searchable"),
+            # least() lets NaN become the highest similarity, as NaN sorts first under DESC
+            Edit(VECTOR, "round((1::", "least(1000001, round((1::"),
+            Edit(VECTOR, "1000000::double precision)::integer", "1000000::double precision))::integer"),
+        ),
+    ),
+    Mutant(
+        "similarity not rounded",
+        (
+            Edit(VECTOR, "1000000::double precision)::integer", "1000000000::double precision)::integer"),
+            Edit(RANK, "p_plan.vector_weight ELSE 1 END * 1000,", "p_plan.vector_weight ELSE 1 END,"),
+            Edit(LIST, "r.similarity / 1e6::double precision", "r.similarity / 1e9::double precision"),
+        ),
+    ),
+    Mutant(
+        "missing leg counted 0",
+        (
+            Edit(
+                RANK,
+                "CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000",
+                "p_plan.vector_weight * 1000",
+            ),
+            Edit(
+                RANK,
+                "CASE WHEN p_plan.uses_vector THEN p_plan.keyword_weight ELSE 1 END * 1e9",
+                "p_plan.keyword_weight * 1e9",
+            ),
+        ),
+    ),
+    Mutant(
+        "chunk outside a leg's window counted 0",
+        (
+            Edit(
+                WEIGHTED,
+                "FROM kbsearch.match_kb_vector_v1(p_org_id, p_space_id, p_embedding, p_allowed) AS v\n        FULL JOIN",
+                "FROM (SELECT w.article_id, w.chunk_id, w.similarity "
+                "FROM kbsearch.match_kb_vector_v1(p_org_id, p_space_id, p_embedding, p_allowed) AS w "
+                "ORDER BY w.similarity DESC, w.chunk_id ASC LIMIT 3) AS v\n        FULL JOIN",
+            ),
+        ),
+    ),
+    Mutant(
+        "question count ignored", (Edit(PREPARE, "ELSE q.term_count * kbsearch.kb_idf_v1", "ELSE kbsearch.kb_idf_v1"),)
+    ),
+    Mutant(
+        "document frequency over all organisations",
+        (Edit(DOCUMENTS, "WHERE p.org_id = p_org_id AND p.lexeme", "WHERE p.lexeme"),),
+    ),
+    Mutant(
+        "deleted chunks left in document frequencies",
+        (
+            Edit(
+                DOCUMENTS, "sum(p.sign * p.entry_count)::bigint", "sum(p.entry_count) FILTER (WHERE p.sign = 1)::bigint"
+            ),
+        ),
+    ),
+    Mutant(
+        "cursor compared as text",
+        (
+            Edit(
+                RANK,
+                "WHERE p_after_score IS NULL OR m.score < p_after_score OR (",
+                "WHERE p_after_score IS NULL OR m.score::text < p_after_score::text OR (",
+            ),
+        ),
+    ),
+    Mutant(
+        "cursor good for another embedding",
+        (Edit(DIGEST, "vector_send(p_embedding)", "''::bytea"),),
+        ("tests/properties", "tests/cases"),
+    ),
+    Mutant(
+        "ties counted after the quota",
+        (Edit(RANK, "FROM candidates AS c\n        WHERE c.score IN", "FROM admitted AS c\n        WHERE c.score IN"),),
+    ),
+    Mutant("article not locked while a chunk is described", (Edit(DESCRIBE, "    FOR SHARE OF a;", "    ;"),), INDEX),
+    Mutant(
+        "searchable not passed on to the embeddings",
+        (Edit(WRITTEN, "IF v_sign = 1 THEN", "IF false THEN"),),
+        INDEX + PROPERTIES,
+    ),
+    Mutant(
+        "unpublished articles stay searchable",
+        (Edit(DESCRIBE, "coalesce(v_published, false)", "true"),),
+        INDEX + PROPERTIES,
+    ),
+    Mutant(
+        "merging drops removals whose entry lies elsewhere",
+        (Edit(MERGE, "HAVING sum(e.sign) <> 0", "HAVING sum(e.sign) > 0"),),
+        INDEX,
+    ),
+)
+
+
+def apply(mutant: Mutant) -> dict[str, str]:
+    """The text of each file that the mutant changes, by its name relative to sql/.
+
+    Raises:
+        MutantError: the text to replace is not there as often as expected.
+    """
+    changed: dict[str, str] = {}
+    for edit in mutant.edits:
+        text = changed.get(edit.file) or migrate.file_text(edit.file)
+        if text.count(edit.before) != edit.times:
+            raise MutantError(
+                f"{mutant.name}: {edit.before!r} occurs {text.count(edit.before)} times in sql/{edit.file}, expected {edit.times}"
+            )
+        changed[edit.file] = text.replace(edit.before, edit.after)
+    return changed
+
+
+def run_tests(dsn: str, sql: Path, tests: Sequence[str], directory: Path) -> Outcome:
+    """Run tests against an installation of the SQL in a directory, up to the first failure.
+
+    Args:
+        dsn: maintenance database of the server.
+        sql: a directory like sql/.
+        tests: paths for pytest.
+        directory: where its report may lie.
+    """
+    report = directory / "report.xml"
+    environment = os.environ | {
+        "KBSEARCH_TEST_DSN": dsn,
+        "KBSEARCH_TEST_SQL_OVERLAY": str(sql),
+        "HYPOTHESIS_PROFILE": "quick",
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"--junit-xml={report}", *tests]
+    begin = time.monotonic()
+    try:
+        result = subprocess.run(
+            command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True, timeout=TIMEOUT
+        )
+    except subprocess.TimeoutExpired:
+        return Outcome("error", f"the tests ran for more than {TIMEOUT:.0f} s", TIMEOUT)
+    seconds = time.monotonic() - begin
+    if result.returncode == 0:
+        return Outcome("survived", "", seconds)
+    for case in ET.parse(report).iter("testcase") if report.exists() else ():  # noqa: S314  (our own pytest wrote it)
+        for problem in case:
+            if problem.tag == "failure" and _is_assertion(problem):
+                return Outcome("killed", _name(case), seconds)
+            if problem.tag in {"failure", "error"}:
+                return Outcome("error", f"{_name(case)}: {problem.get('message', '').splitlines()[0][:200]}", seconds)
+    return Outcome("error", "\n".join(result.stdout.splitlines()[-5:]) or result.stderr[-500:], seconds)
+
+
+def _is_assertion(problem: ET.Element) -> bool:
+    """Whether a test failed by what it claims, not by an exception that it did not expect or by the examples that it was given."""
+    text = f"{problem.get('message', '')}\n{problem.text or ''}"
+    return ("AssertionError" in text or "DID NOT RAISE" in text) and "too few examples" not in text
+
+
+def _name(case: ET.Element) -> str:
+    return f"{case.get('classname', '').removeprefix('tests.').split('.')[-1]}::{case.get('name', '')}"
+
+
+def try_mutant(mutant: Mutant, dsn: str) -> Outcome:
+    """Break a copy of the SQL and run the tests against it."""
+    with tempfile.TemporaryDirectory(prefix="kbsearch-mutant-") as name:
+        directory = Path(name)
+        sql = directory / "sql"
+        shutil.copytree(migrate.sql_root(), sql)
+        try:
+            changed = apply(mutant)
+        except MutantError as error:
+            return Outcome("error", str(error))
+        for file, text in changed.items():
+            (sql / file).write_text(text, encoding="utf-8")
+        return run_tests(dsn, sql, mutant.tests, directory)
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """A throw-away server; its maintenance database's connection string."""
+    directory = Path(tempfile.mkdtemp(prefix="kbsearch-mutants-"))
+    data = directory / "postgres"
+    try:
+        yield embedded.start(data, settings=SERVER).dsn("postgres")
+    finally:
+        embedded.stop(data)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def main(
+    *,
+    only: Annotated[str, typer.Option(help="Try only mutants whose name contains this.")] = "",
+    jobs: Annotated[int, typer.Option(help="Mutants tried at a time.", min=1)] = 2,
+) -> None:
+    """Break the SQL in every listed way; each must be noticed by a test."""
+    console = Console()
+    mutants = [mutant for mutant in MUTANTS if only in mutant.name]
+    if not mutants:
+        raise typer.BadParameter(f"no mutant's name contains {only!r}")
+    outcomes: dict[str, Outcome] = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with server() as dsn, Progress(*columns, console=console) as progress:
+        bar = progress.add_task("the SQL as it is", total=len(mutants))
+        tests = list(dict.fromkeys(test for mutant in mutants for test in mutant.tests))
+        with tempfile.TemporaryDirectory(prefix="kbsearch-mutant-") as name:
+            sound = run_tests(dsn, migrate.sql_root(), tests, Path(name))
+        if sound.verdict != "survived":
+            console.print(f"[bold red]the tests fail without any mutant: {sound.by}")
+            raise typer.Exit(1)
+        progress.update(bar, description="mutants")
+
+        def attempt(mutant: Mutant) -> None:
+            outcomes[mutant.name] = outcome = try_mutant(mutant, dsn)
+            if outcome.verdict != "killed":
+                console.print(f"[bold red]{mutant.name}: {outcome.verdict} {outcome.by}", markup=True)
+            progress.advance(bar)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(attempt, mutants))
+    console.print(_table(mutants, outcomes))
+    if any(outcome.verdict != "killed" for outcome in outcomes.values()):
+        raise typer.Exit(1)
+
+
+def _table(mutants: Sequence[Mutant], outcomes: dict[str, Outcome]) -> Table:
+    killed = sum(outcome.verdict == "killed" for outcome in outcomes.values())
+    table = Table(title=f"{killed} of {len(mutants)} mutants killed")
+    for heading in ("mutant", "verdict", "by", "seconds"):
+        table.add_column(heading, justify="right" if heading == "seconds" else "left")
+    for mutant in mutants:
+        outcome = outcomes[mutant.name]
+        style = None if outcome.verdict == "killed" else "bold red"
+        table.add_row(mutant.name, outcome.verdict, outcome.by, f"{outcome.seconds:.0f}", style=style)
+    return table
+
+
+if __name__ == "__main__":
+    typer.run(main)
