@@ -81,9 +81,8 @@ def databases(server_dsn: str) -> Databases:
 def template(databases: Databases) -> Iterator[str]:
     """Name of a database with kbsearch installed, to be cloned; nobody may stay connected to it."""
     dsn = databases.create()
-    overlay = os.environ.get(
-        "KBSEARCH_TEST_SQL_OVERLAY"
-    )  # a directory like sql/ to install from: how tools.mutants shows that tests fail
+    # A directory to install from instead of sql/: how tools.mutants shows that tests can fail.
+    overlay = os.environ.get("KBSEARCH_TEST_SQL_OVERLAY")
     try:
         with pytest.MonkeyPatch.context() as patch:
             if overlay:

@@ -58,7 +58,7 @@ def arguments(org_id: int, search: Search, **others: Any) -> dict[str, Any]:
 
 
 def call(function: LiteralString, given: Mapping[str, Any]) -> LiteralString:
-    named: list[LiteralString] = [f"{name} => {cast}" for name, cast in TYPES.items() if name in given]  # type: ignore[misc]
+    named: list[LiteralString] = [f"{name} => {cast}" for name, cast in TYPES.items() if name in given]
     return f"kbsearch.{function}({', '.join(named)})"
 
 
@@ -183,7 +183,7 @@ class Database:
                 f"""INSERT INTO kbsearch.kb_article_embeddings (org_id, space_id, article_id, chunk_id, embedding)
                 SELECT %s, %s, c.article, c.id, c.{column}::vector
                 FROM json_to_recordset(%s) AS c (article bigint, id bigint, vector text, other text)
-                WHERE c.{column} IS NOT NULL""",  # type: ignore[arg-type]
+                WHERE c.{column} IS NOT NULL""",
                 [org_id, space_id, Json(rows)],
             )
         self.connection.execute(

@@ -38,7 +38,7 @@ class Brief:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._shown())})"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         """What hypothesis prints: on several lines where one is too short."""
         with printer.group(1, f"{type(self).__name__}(", ")"):
             for number, (name, value) in enumerate(self._shown()):

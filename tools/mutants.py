@@ -42,7 +42,7 @@ VECTOR = "functions/retrieve/match_kb_vector_v1.sql"
 DOCUMENTS = "functions/retrieve/count_kb_documents_v1.sql"
 DESCRIBE = "functions/index/kb_chunks_describe_v1.sql"
 WRITTEN = "functions/index/kb_chunks_written_v1.sql"
-MERGE = "functions/index/merge_kb_segments_v1.sql"
+MERGE = "functions/index/merge_kb_entries_v1.sql"
 
 PROPERTIES = ("tests/properties",)
 INDEX = ("tests/index",)
@@ -264,7 +264,7 @@ MUTANTS = (
     Mutant("article not locked while a chunk is described", (Edit(DESCRIBE, "    FOR SHARE OF a;", "    ;"),), INDEX),
     Mutant(
         "searchable not passed on to the embeddings",
-        (Edit(WRITTEN, "IF v_sign = 1 THEN", "IF false THEN"),),
+        (Edit(WRITTEN, "AND e.searchable <> w.searchable", "AND false"),),
         INDEX + PROPERTIES,
     ),
     Mutant(

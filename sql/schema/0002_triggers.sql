@@ -10,9 +10,9 @@ REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb
 
 CREATE TRIGGER kb_10_guard BEFORE UPDATE ON kbsearch.kb_articles
 FOR EACH ROW EXECUTE FUNCTION kbsearch.kb_articles_guard_v1();
-CREATE TRIGGER kb_20_changed AFTER UPDATE ON kbsearch.kb_articles
-REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_articles_changed_v1();
 
+CREATE TRIGGER kb_00_begin BEFORE INSERT OR UPDATE OR DELETE ON kbsearch.kb_article_chunks
+FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_chunks_begin_v1('1');
 CREATE TRIGGER kb_10_describe BEFORE INSERT OR UPDATE ON kbsearch.kb_article_chunks
 FOR EACH ROW EXECUTE FUNCTION kbsearch.kb_chunks_describe_v1();
 CREATE TRIGGER kb_20_inserted AFTER INSERT ON kbsearch.kb_article_chunks
@@ -23,6 +23,8 @@ CREATE TRIGGER kb_40_updated_new AFTER UPDATE ON kbsearch.kb_article_chunks
 REFERENCING NEW TABLE AS written OLD TABLE AS other FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_chunks_written_v1('1');
 CREATE TRIGGER kb_50_deleted AFTER DELETE ON kbsearch.kb_article_chunks
 REFERENCING OLD TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_chunks_written_v1('-1');
+CREATE TRIGGER kb_90_end AFTER INSERT OR UPDATE OR DELETE ON kbsearch.kb_article_chunks
+FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_chunks_begin_v1('-1');
 CREATE TRIGGER kb_60_truncated AFTER TRUNCATE ON kbsearch.kb_article_chunks
 FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_chunks_truncated_v1();
 

@@ -64,7 +64,6 @@ def test_any_single_character_beside_a_word(corpus: Corpus, character: int) -> N
     ("question", "reason"),
     [
         ("the of and", "stop_words_only"),
-        ('"the of"', "stop_words_only"),
         ("\U0001f44d", "empty_query"),
         ("!!!", "empty_query"),
         ("", "empty_query"),

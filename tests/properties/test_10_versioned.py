@@ -177,7 +177,7 @@ def test_a_new_version_of_a_profile_changes_no_answer(db: Database) -> None:
         refused(db, org_id, search, p_profile=None, p_cursor=cursor)
         for table in ("kb_ranking_profiles", "kb_builtin_profiles"):
             with pytest.raises(psycopg.Error) as caught:
-                db.connection.execute(f"UPDATE kbsearch.{table} SET rrf_k = 61")  # type: ignore[arg-type]
+                db.connection.execute(f"UPDATE kbsearch.{table} SET rrf_k = 61")
             assert caught.value.sqlstate == "KBPRF"
 
 
@@ -198,7 +198,7 @@ def test_a_cursor_keeps_the_statistics_of_its_first_page(db: Database) -> None:
     profiles: tuple[Profile, ...] = tuple(profile for profile in BUILT_IN if profile.fusion != "rrf")
 
     @examples(30)
-    @given(questions_of(profiles=profiles, filters=False), st.integers(1, 4))
+    @given(questions_of(profiles=profiles, filters=()), st.integers(1, 4))
     def run(drawn: tuple[Organisation, Search], size: int) -> None:
         organisation, search = drawn
         with db.loaded(organisation, search.profile) as org_id:

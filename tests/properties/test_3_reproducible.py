@@ -126,7 +126,7 @@ def test_rows_do_not_depend_on_the_plan(db: Database) -> None:
     coverage = Coverage()
 
     @examples(6)
-    @given(questions_of(least_articles=12, most_articles=24, filters=False, operators=False))
+    @given(questions_of(least_articles=12, most_articles=24, filters=(), operators=False))
     def run(drawn: tuple[Organisation, Search]) -> None:
         organisation, search = drawn
         with db.loaded(organisation, search.profile, pieces=3) as org_id:
@@ -169,10 +169,10 @@ def test_one_tie_of_all_chunks_under_every_plan(db: Database, profile: Profile) 
         assert [(each.row.article_id, each.row.tied_with) for each in db.search(org_id, few)] == [
             (article_id, 29) for article_id in sorted(lowest)[:3]
         ]
-        for plan in PLANS:
+        for plan, statements in PLANS.items():
             with undone(db.connection):
                 db.connection.execute(UNPIN)
-                for statement in PLANS[plan]:
+                for statement in statements:
                     db.connection.execute(statement)
                 db.connection.execute("DISCARD PLANS")
                 assert_same(db.lines(org_id, search), expected, plan)
@@ -204,7 +204,7 @@ def test_rows_do_not_depend_on_where_they_lie(db: Database) -> None:
     """No-op updates, edits taken back, clustering, compaction, rebuild; each also read by sequential scans."""
 
     @examples(10)
-    @given(questions_of(least_articles=8, filters=False))
+    @given(questions_of(least_articles=8, filters=()))
     def run(drawn: tuple[Organisation, Search]) -> None:
         organisation, search = drawn
         with db.loaded(organisation, search.profile, pieces=4) as org_id:
@@ -231,12 +231,12 @@ def test_rows_do_not_depend_on_where_they_lie(db: Database) -> None:
                 check(statement)
             for change in ("content || ' lamp walrus'", "left(content, -12)"):
                 db.connection.execute(
-                    f"UPDATE kbsearch.kb_article_chunks SET content = {change} WHERE org_id = %s",  # type: ignore[arg-type]
+                    f"UPDATE kbsearch.kb_article_chunks SET content = {change} WHERE org_id = %s",
                     [org_id],
                 )
             for change in ("NOT published", "NOT published"):
                 db.connection.execute(
-                    f"UPDATE kbsearch.kb_articles SET published = {change} WHERE org_id = %s",  # type: ignore[arg-type]
+                    f"UPDATE kbsearch.kb_articles SET published = {change} WHERE org_id = %s",
                     [org_id],
                 )
             check("after edits and their reverse")

@@ -31,7 +31,7 @@ def test_an_article_is_its_best_chunk(db: Database) -> None:
     coverage = Coverage()
 
     @examples(80)
-    @given(questions_of(most_articles=10, most_chunks=5, profiles=ABSOLUTE, filters=False, operators=False))
+    @given(questions_of(most_articles=10, most_chunks=5, profiles=ABSOLUTE, filters=(), operators=False))
     def run(drawn: tuple[Organisation, Search]) -> None:
         organisation, search = drawn
         article_of = {chunk.id: article.id for article in organisation.articles for chunk in article.chunks}

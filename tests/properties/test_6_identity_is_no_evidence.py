@@ -67,7 +67,7 @@ def test_ids_in_another_order_change_no_score(db: Database) -> None:
     coverage = Coverage()
 
     @examples(60)
-    @given(questions_of(filters=False), st.integers(0, 1000))
+    @given(questions_of(filters=()), st.integers(0, 1000))
     def run(drawn: tuple[Organisation, Search], seed: int) -> None:
         organisation, search = drawn
         deal = random.Random(seed)

@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from tests.load import Database, compare, rows
 from tests.oracle import BUILT_IN, Article, Chunk, Row, Search, Vector
-from tests.strategies import ABSOLUTE, Coverage, Organisation, examples, filtered, phrases, questions_of, vectors
+from tests.strategies import (
+    ABSOLUTE,
+    FILTERS,
+    Coverage,
+    Organisation,
+    examples,
+    filtered,
+    phrases,
+    questions_of,
+    vectors,
+)
 
 Scored = tuple[int, int, float | None, float | None]
 
@@ -26,8 +36,8 @@ def test_filters_and_pages_change_no_score(db: Database) -> None:
     @examples(70)
     @given(st.data())
     def run(data: st.DataObject) -> None:
-        organisation, search = data.draw(questions_of(profiles=ABSOLUTE, filters=False, operators=False))
-        narrow = data.draw(filtered(search))
+        organisation, search = data.draw(questions_of(profiles=ABSOLUTE, filters=(), operators=False))
+        narrow = data.draw(filtered(search, data.draw(st.lists(st.sampled_from(FILTERS), min_size=1, max_size=2))))
         if data.draw(st.booleans()):
             narrow = replace(narrow, excluded=(data.draw(phrases(2)),))
         page: dict[str, Any] = {"p_limit": data.draw(st.integers(1, 5)), "p_offset": data.draw(st.integers(0, 6))}
@@ -85,7 +95,7 @@ def test_a_floor_cuts_where_it_says(db: Database) -> None:
     """p_min_score at a score that occurs keeps it, a billionth more drops it, and nothing below stays."""
 
     @examples(50)
-    @given(questions_of(filters=False), st.integers(0, 15))
+    @given(questions_of(filters=()), st.integers(0, 15))
     def run(drawn: tuple[Organisation, Search], place: int) -> None:
         organisation, search = drawn
         with db.loaded(organisation, search.profile) as org_id:

@@ -8,6 +8,8 @@ BEGIN
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', OLD.org_id, 'article_id', OLD.id)::text,
                 HINT = 'Insert the article into the other organisation and delete this one.';
     END IF;
+    NEW.version := OLD.version
+        + (NEW.title IS DISTINCT FROM OLD.title OR NEW.language IS DISTINCT FROM OLD.language OR NEW.published <> OLD.published)::integer;
     IF NEW IS DISTINCT FROM OLD AND NEW.updated_at = OLD.updated_at THEN
         NEW.updated_at := now();
     END IF;
@@ -15,4 +17,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_articles_guard_v1() IS
-'Trigger, before update of kb_articles: refuses another org_id (KBORG) and keeps updated_at.';
+'Trigger, before update of kb_articles: refuses another org_id (KBORG), counts version up where title, language or published change (the chunks follow by their foreign key), and keeps updated_at.';

@@ -1,5 +1,5 @@
--- A chunk's postings are a function of its own row, so the row takes what it needs from the article, under a lock that keeps the article
--- as it is until commit: a concurrent change of the article waits and then updates this chunk too.
+-- A chunk's postings are a function of its own row, so the row takes what it needs from the article, under a lock that keeps the article's
+-- version until commit: a concurrent change of the article waits and then updates this chunk too.
 CREATE FUNCTION kbsearch.kb_chunks_describe_v1() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -28,12 +28,13 @@ BEGIN
         -- a snapshot older than the change fails here (40001)
         PERFORM 1 FROM kbsearch.organizations AS o WHERE o.id = NEW.org_id FOR SHARE;
     END IF;
-    SELECT a.title, coalesce(a.language, o.language), a.published
-    INTO v_title, v_language, v_published
+    SELECT a.version, a.title, coalesce(a.language, o.language), a.published
+    INTO NEW.article_version, v_title, v_language, v_published
     FROM kbsearch.kb_articles AS a
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
     WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
-    FOR SHARE OF a;
+    FOR KEY SHARE OF a;
+    NEW.article_version := coalesce(NEW.article_version, 0);
     NEW.searchable := coalesce(v_published, false);
     IF
         TG_OP = 'UPDATE' AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
@@ -62,4 +63,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS
-'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article (FOR SHARE), copies its title, language and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';

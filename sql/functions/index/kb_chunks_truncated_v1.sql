@@ -3,7 +3,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 BEGIN
-    TRUNCATE kbsearch.kb_postings, kbsearch.kb_corpus_stats;
+    TRUNCATE kbsearch.kb_postings;
+    -- may be in the same TRUNCATE … CASCADE, where it cannot be truncated again
+    DELETE FROM kbsearch.kb_corpus_stats AS s WHERE true;
     RETURN NULL;
 END
 $$;

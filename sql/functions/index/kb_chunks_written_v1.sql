@@ -18,14 +18,9 @@ DECLARE
     v_chunk_count bigint;
     v_occurrence_count bigint;
 BEGIN
-    IF TG_OP = 'UPDATE' AND v_sign = 1 THEN
-        UPDATE kbsearch.kb_article_embeddings AS e
-        SET searchable = w.searchable
-        FROM written AS w
-        WHERE e.org_id = w.org_id AND e.article_id = w.article_id AND e.chunk_id = w.id AND e.searchable <> w.searchable;
-        IF v_is_small THEN
-            RETURN NULL;
-        END IF;
+    IF TG_OP = 'UPDATE' AND v_sign = 1 AND v_is_small THEN
+        -- done with the old rows
+        RETURN NULL;
     END IF;
     FOR v_org_id IN
         SELECT DISTINCT o.id FROM written AS w INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id ORDER BY o.id
@@ -113,4 +108,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_chunks_written_v1() IS
-'Trigger, after insert, update or delete of chunks, once a statement: adds the entries of the written rows, of sign TG_ARGV[0], to the postings and statistics of their organisations, and passes searchable on to the embeddings.';
+'Trigger, after insert, update or delete of chunks, once a statement: adds the entries of the written rows, of sign TG_ARGV[0], to the postings and statistics of their organisations.';

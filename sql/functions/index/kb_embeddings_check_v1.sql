@@ -21,11 +21,11 @@ BEGIN
                     'given', v_given, 'expected', v_dimensions)::text,
                 HINT = 'Embed with the model of the space, or insert a space for this model.';
     END IF;
-    -- the lock keeps the chunk as it is until commit: publishing and unpublishing wait and then update this row too
+    -- the lock keeps the chunk's key, which searchable is part of: publishing and unpublishing wait and then update this row too
     SELECT c.searchable INTO NEW.searchable
     FROM kbsearch.kb_article_chunks AS c
     WHERE c.org_id = NEW.org_id AND c.id = NEW.chunk_id
-    FOR SHARE OF c;
+    FOR KEY SHARE OF c;
     NEW.searchable := coalesce(NEW.searchable, false);
     RETURN NEW;
 END

@@ -55,7 +55,7 @@ BEGIN
     INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count)
     SELECT p_org_id, v_segment, s.chunk_count, s.occurrence_count
     FROM summed AS s
-    WHERE s.chunk_count <> 0 OR s.occurrence_count <> 0;
+    WHERE s.chunk_count <> 0 OR s.occurrence_count <> 0 OR cardinality(p_lexemes) > 0;
     RETURN v_rows;
 END
 $$;

@@ -12,6 +12,11 @@ BEGIN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
+    IF kbsearch.count_kb_chunk_statements_v1() > 0 THEN
+        RAISE EXCEPTION 'the index cannot be rebuilt inside a statement that writes chunks'
+            USING ERRCODE = 'KBIDX', DETAIL = jsonb_build_object('org_id', p_org_id)::text,
+                HINT = 'Rebuild, or change reference_length, in a statement of its own.';
+    END IF;
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'));
     v_segment := nextval('kbsearch.kb_segment_seq');
     WITH removed AS (
@@ -43,4 +48,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.rebuild_kb_index_v1(bigint) IS
-'Makes an organisation''s postings and statistics again from its chunks, for instance after a data-only restore. Safe beside readers and writers; changes no score of a sound index. Returns the number of posting rows. KBORG.';
+'Makes an organisation''s postings and statistics again from its chunks, for instance after a data-only restore. Safe beside readers and writers; changes no score of a sound index. Returns the number of posting rows. KBORG; KBIDX inside a statement that writes chunks.';

@@ -1,6 +1,6 @@
 -- A cursor counts only as it was written: base64 has several spellings of the same bytes, so what was decoded is sealed again and compared.
 CREATE FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 DECLARE

@@ -111,6 +111,12 @@ BEGIN
     INTO v_plan.lexemes, v_term_counts, v_reason, v_operators, v_plan.ignored
     FROM kbsearch.parse_kb_query_v1(p_query_text, v_language) AS q;
 
+    IF jsonb_array_length(v_operators) > 32 THEN
+        RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_operators)
+            USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_operators), 'maximum_operators', 32)::text,
+                HINT = 'Leave some out, or take their quotation marks and minus signs away.';
+    END IF;
+
     -- space and embedding
     v_plan.space_id := coalesce(p_space_id, v_active_space_id);
     IF v_plan.space_id IS NOT NULL THEN

@@ -1,5 +1,5 @@
 CREATE FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT translate(encode(substr(sha256(convert_to(p_payload, 'UTF8')), 1, 9) || convert_to(p_payload, 'UTF8'), 'base64'), E'+/\n=', '-_');
 END;

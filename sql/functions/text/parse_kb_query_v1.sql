@@ -69,7 +69,8 @@ BEGIN
             ELSE 'empty_query'
         END,
         coalesce((
-            SELECT jsonb_agg(jsonb_build_object('shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.field) FROM sequences AS s
+            SELECT jsonb_agg(jsonb_build_object('shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.shape, s.words)
+            FROM (SELECT DISTINCT q.shape, q.words, q.lexemes FROM sequences AS q) AS s
         ), '[]'),
         coalesce((
             SELECT array_agg(f.content ORDER BY f.field)
