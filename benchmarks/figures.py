@@ -111,4 +111,4 @@ def _number(value: float) -> str:
 
 
 def _ratio(value: float) -> str:
-    return f"{value:.2f}\N{MULTIPLICATION SIGN}" if value >= 1 else f"1/{1 / value:.1f}"
+    return f"{value:.2f} x" if value >= 1 else f"1/{1 / value:.1f}"

@@ -120,6 +120,9 @@ class Database:
         if organisation.scattered:
             chunks.sort(key=lambda entry: (entry[1].id * 7919) % 101)
         with self.connection.transaction():
+            if organisation.unmerged:
+                # writers merge under READ COMMITTED only
+                self.connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             if org_id is None:
                 org_id = self.value("SELECT nextval('kbsearch.organizations_id_seq')")
             self.connection.execute(

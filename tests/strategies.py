@@ -105,6 +105,7 @@ class Organisation(Brief):
         articles: in the order in which they are inserted.
         removed: loaded with them and deleted again before anything is asked.
         scattered: chunks are inserted in an order of their own and not article by article.
+        unmerged: postings stay as each statement wrote them, also removals, and are not merged into what stands there.
     """
 
     articles: tuple[Article, ...]
@@ -112,6 +113,7 @@ class Organisation(Brief):
     reference_length: int = 100
     removed: tuple[Article, ...] = ()
     scattered: bool = False
+    unmerged: bool = False
 
 
 def padded(vector: Vector, dimensions: int) -> Vector:
@@ -195,6 +197,7 @@ def organisations(
         dimensions=dimensions,
         reference_length=draw(st.sampled_from([100, 100, 3, 1])),
         scattered=draw(st.booleans()),
+        unmerged=draw(st.sampled_from([True, False])),
     )
 
 
@@ -229,10 +232,11 @@ def searches(
             vector = draw(vectors(dimensions, directed=True))
     search = Search(words=words, vector=vector, profile=profile)
     if operators or (operators is None and draw(st.integers(0, 5)) == 5):
+        kinds = draw(st.sampled_from(["phrase", "exclusion", "both"]))
         search = replace(
             search,
-            phrases=draw(st.one_of(st.just(()), st.tuples(phrases(2)))),
-            excluded=draw(st.one_of(st.tuples(phrases(2)), st.just(()))),
+            phrases=() if kinds == "exclusion" else (draw(phrases(2)),),
+            excluded=() if kinds == "phrase" else (draw(phrases(2)),),
         )
     if filters is None and draw(st.integers(0, 2)) == 2:
         filters = draw(st.lists(st.sampled_from(FILTERS), min_size=1, max_size=2))

@@ -41,6 +41,7 @@ RRF = "functions/fuse/fuse_kb_rrf_v1.sql"
 VECTOR = "functions/retrieve/match_kb_vector_v1.sql"
 DOCUMENTS = "functions/retrieve/count_kb_documents_v1.sql"
 DESCRIBE = "functions/index/kb_chunks_describe_v1.sql"
+GUARD = "functions/index/kb_articles_guard_v1.sql"
 WRITTEN = "functions/index/kb_chunks_written_v1.sql"
 MERGE = "functions/index/merge_kb_entries_v1.sql"
 
@@ -176,9 +177,8 @@ MUTANTS = (
         (
             Edit(
                 RANK,
-                "OR c.score / 1e9::double precision >= p_plan.min_score\n",
-                "OR c.score / 1e9::double precision >= p_plan.min_score\n"
-                "        ORDER BY c.score DESC, c.article_id ASC LIMIT 3 * (p_limit + p_offset)\n",
+                "    ),\n    admitted AS (",
+                "        ORDER BY c.score DESC, c.article_id ASC LIMIT 3 * (p_limit + p_offset)\n    ),\n    admitted AS (",
             ),
         ),
     ),
@@ -196,7 +196,7 @@ MUTANTS = (
         "similarity not rounded",
         (
             Edit(VECTOR, "1000000::double precision)::integer", "1000000000::double precision)::integer"),
-            Edit(RANK, "p_plan.vector_weight ELSE 1 END * 1000,", "p_plan.vector_weight ELSE 1 END,"),
+            Edit(RANK, "vector_weight ELSE 1 END * 1000", "vector_weight ELSE 1 END"),
             Edit(LIST, "r.similarity / 1e6::double precision", "r.similarity / 1e9::double precision"),
         ),
     ),
@@ -259,18 +259,39 @@ MUTANTS = (
     ),
     Mutant(
         "ties counted after the quota",
-        (Edit(RANK, "FROM candidates AS c\n        WHERE c.score IN", "FROM admitted AS c\n        WHERE c.score IN"),),
-    ),
-    Mutant("article not locked while a chunk is described", (Edit(DESCRIBE, "    FOR SHARE OF a;", "    ;"),), INDEX),
-    Mutant(
-        "searchable not passed on to the embeddings",
-        (Edit(WRITTEN, "AND e.searchable <> w.searchable", "AND false"),),
-        INDEX + PROPERTIES,
+        (Edit(RANK, "FROM candidates AS c\n        WHERE c.score", "FROM admitted AS c\n        WHERE c.score"),),
     ),
     Mutant(
-        "unpublished articles stay searchable",
-        (Edit(DESCRIBE, "coalesce(v_published, false)", "true"),),
-        INDEX + PROPERTIES,
+        "vectors of unpublished articles searched",
+        (Edit(VECTOR, "AND e.searchable AND e.has_direction", "AND e.has_direction"),),
+    ),
+    Mutant("unpublished articles stay searchable", (Edit(DESCRIBE, "coalesce(v_published, false)", "true"),)),
+    Mutant(
+        "unpublishing does not reach the chunks",
+        (Edit(GUARD, " OR NEW.published <> OLD.published)", ")"),),
+        INDEX,
+    ),
+    Mutant(
+        "article not locked while a chunk is described", (Edit(DESCRIBE, "    FOR KEY SHARE OF a;", "    ;"),), INDEX
+    ),
+    Mutant(
+        "writers beside a change of language",
+        (
+            Edit(DESCRIBE, "PERFORM pg_advisory_xact_lock_shared(", "PERFORM ("),
+            Edit(WRITTEN, "PERFORM pg_advisory_xact_lock_shared(", "PERFORM ("),
+        ),
+        INDEX,
+    ),
+    Mutant(
+        "old entries of an edited chunk stay",
+        (
+            Edit(
+                WRITTEN,
+                "WHERE w.org_id = v_org_id\n                    UNION ALL",
+                "WHERE false\n                    UNION ALL",
+            ),
+        ),
+        INDEX,
     ),
     Mutant(
         "merging drops removals whose entry lies elsewhere",

@@ -42,7 +42,9 @@ class LengthEmbedder:
 @pytest.mark.parametrize("title", [None, "", " ", "!!!"])
 @pytest.mark.parametrize("embedding", [None, [1, 0]], ids=["words", "words and vector"])
 @pytest.mark.parametrize("profile", ["weighted@1", "rrf@1"])
-def test_an_article_without_a_title_is_found_by_its_body(corpus: Corpus, title: str | None, embedding: list[int] | None, profile: str) -> None:
+def test_an_article_without_a_title_is_found_by_its_body(
+    corpus: Corpus, title: str | None, embedding: list[int] | None, profile: str
+) -> None:
     wanted = corpus.article("all refunds", title=title, vector=[0, 1])
     (row,) = corpus.search("refunds", embedding, profile=profile)
     assert row["article_id"] == wanted
@@ -67,7 +69,12 @@ def test_a_hundred_thousand_distinct_words_are_one_article(corpus: Corpus) -> No
 
 def test_a_hundred_thousand_distinct_words_are_one_document(corpus: Corpus) -> None:
     text = "\n\n".join(" ".join(f"w{paragraph:03d}x{n}" for n in range(100)) for paragraph in range(1000))
-    report = ingest(corpus.connection, corpus.org_id, [Source("test", [Document("large", "Large", text)])], splitter=Splitter(20_000))
+    report = ingest(
+        corpus.connection,
+        corpus.org_id,
+        [Source("test", [Document("large", "Large", text)])],
+        splitter=Splitter(20_000),
+    )
     assert (report.written, report.rejected) == (1, ())
     assert len(corpus.found("w999x99")) == 1
 
@@ -95,7 +102,9 @@ def test_a_chunk_over_the_limit_is_refused_and_nothing_is_half_written(corpus: C
     assert corpus.value("SELECT count(*) FROM kbsearch.kb_article_chunks WHERE org_id = %s", corpus.org_id) == 1
 
 
-@pytest.mark.parametrize("content", ["ant " * 16_000, "a" * 262_144, "x" + " -" * 130_000, "\x01" * 1000 + " ant", "a-" * 10_000])
+@pytest.mark.parametrize(
+    "content", ["ant " * 16_000, "a" * 262_144, "x" + " -" * 130_000, "\x01" * 1000 + " ant", "a-" * 10_000]
+)
 def test_a_chunk_at_the_limit_is_stored(corpus: Corpus, content: str) -> None:
     corpus.article(content)
 
@@ -104,14 +113,23 @@ def test_a_title_of_any_length_counts_against_the_chunk_only(corpus: Corpus) -> 
     """A title is copied onto each chunk; one that no chunk can carry is refused, and changing to it changes nothing."""
     article = corpus.article("good", title="short")
     with refused("KBCHK"):
-        corpus.run("UPDATE kbsearch.kb_articles SET title = repeat('ant ', 16001) WHERE org_id = %s AND id = %s", corpus.org_id, article)
+        corpus.run(
+            "UPDATE kbsearch.kb_articles SET title = repeat('ant ', 16001) WHERE org_id = %s AND id = %s",
+            corpus.org_id,
+            article,
+        )
     assert corpus.found("short") == [article]
     assert corpus.found("ant") == []
 
 
 def test_four_hundred_thousand_characters_without_a_space(corpus: Corpus) -> None:
     text = "".join(chr(0x4E00 + (n * 7919) % 20_000) for n in range(400_000))
-    report = ingest(corpus.connection, corpus.org_id, [Source("test", [Document("large", "\u5927", text)])], splitter=Splitter(15_000))
+    report = ingest(
+        corpus.connection,
+        corpus.org_id,
+        [Source("test", [Document("large", "\u5927", text)])],
+        splitter=Splitter(15_000),
+    )
     assert (report.written, report.rejected) == (1, ())
     for start in (0, 200_001, 399_990):
         assert len(corpus.found(text[start : start + 4])) == 1
@@ -157,7 +175,7 @@ def test_four_hundred_thousand_characters_without_a_space(corpus: Corpus) -> Non
         ("Đorđe", "dorde"),
         ("Größe", "grosse"),
         ("ΑΘΗΝΑ", "αθήνα"),
-        ("МОСКВА", "москва"),
+        ("\u041c\u041e\u0421\u041a\u0412\u0410", "\u043c\u043e\u0441\u043a\u0432\u0430"),
         ("İstanbul", "istanbul"),
         ("co\u00adoperate", "cooperate"),
         ("zero\u200bwidth", "zerowidth"),
@@ -216,9 +234,15 @@ FAULTY = {
 
 
 @pytest.mark.parametrize("faulty", FAULTY.values(), ids=FAULTY)
-def test_one_document_that_cannot_be_stored_is_reported_and_the_rest_is_ingested(corpus: Corpus, tmp_path: Path, faulty: dict[str, Any]) -> None:
+def test_one_document_that_cannot_be_stored_is_reported_and_the_rest_is_ingested(
+    corpus: Corpus, tmp_path: Path, faulty: dict[str, Any]
+) -> None:
     file = tmp_path / "documents.jsonl"
-    documents = [{"id": "a", "title": "First", "text": "good refunds"}, faulty, {"id": "c", "title": "Last", "text": "good returns"}]
+    documents = [
+        {"id": "a", "title": "First", "text": "good refunds"},
+        faulty,
+        {"id": "c", "title": "Last", "text": "good returns"},
+    ]
     file.write_text("\n".join(json.dumps(document) for document in documents), encoding="utf-8")
     report = ingest(corpus.connection, corpus.org_id, [Source("test", read_jsonl(file, kind="article"))])
     assert report.written == 2
@@ -230,7 +254,11 @@ def test_one_document_that_cannot_be_stored_is_reported_and_the_rest_is_ingested
 @pytest.mark.parametrize("text", ["x\0y", "x\ud800y"], ids=["NUL", "half a surrogate pair"])
 @pytest.mark.parametrize("where", ["title", "body", "chunk", "metadata", "external_ref"])
 def test_the_client_refuses_it_before_the_driver_does(corpus: Corpus, where: str, text: str) -> None:
-    arguments: dict[str, Any] = {"chunk": {"chunks": [Chunk(text)]}, "metadata": {"metadata": {"k": text}}}.get(where, {where: text})
+    arguments: dict[str, Any] = {where: text}
+    if where == "chunk":
+        arguments = {"chunks": [Chunk(text)]}
+    elif where == "metadata":
+        arguments = {"metadata": {"k": text}}
     with pytest.raises(ArticleError) as refusal:
         KBSearch(corpus.connection).upsert_article(corpus.org_id, **arguments)
     assert refusal.value.sqlstate == "KBART"
@@ -255,7 +283,9 @@ def test_every_vector_stays_with_its_own_text_where_a_document_has_blank_parts(c
     embedder = LengthEmbedder()
     text = "alpha alpha alpha\n\n \n\n\u3000\n\n\n\nbeta beta beta beta\n\n\t\n\ngamma"
     documents = [Document("blank", "", " \n\n "), Document("d", "", text), Document("only title", "Title", "\n\n")]
-    report = ingest(corpus.connection, corpus.org_id, [Source("test", documents)], embedder=embedder, splitter=Splitter(20))
+    report = ingest(
+        corpus.connection, corpus.org_id, [Source("test", documents)], embedder=embedder, splitter=Splitter(20)
+    )
     assert [rejected.where for rejected in report.rejected] == ["blank"]
     rows = corpus.connection.execute(
         "SELECT c.content, e.embedding::real[] FROM kbsearch.kb_article_chunks AS c"

@@ -14,7 +14,11 @@ from kbsearch.errors import LimitError
 from tests.sql.corpus import Connection, Corpus, refused
 
 PLANS = [
-    *({"work_mem": memory, "max_parallel_workers_per_gather": workers} for memory in ("64kB", "1GB") for workers in ("0", "4")),
+    *(
+        {"work_mem": memory, "max_parallel_workers_per_gather": workers}
+        for memory in ("64kB", "1GB")
+        for workers in ("0", "4")
+    ),
     *({"enable_seqscan": way} for way in ("off", "on")),
     {"enable_indexscan": "off", "enable_bitmapscan": "off", "enable_indexonlyscan": "off"},
     {"enable_hashjoin": "off", "enable_hashagg": "off"},
@@ -31,10 +35,12 @@ def alike(databases: Any, template: str) -> Iterator[Connection]:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('alike')")
         connection.execute("INSERT INTO kbsearch.kb_embedding_spaces (name, model, dimensions) VALUES ('s', 'm', 3)")
-        connection.execute("INSERT INTO kbsearch.kb_articles (org_id, title) SELECT 1, 'Refund policy' FROM generate_series(1, 50)")
+        connection.execute(
+            "INSERT INTO kbsearch.kb_articles (org_id, title) SELECT 1, 'Refund policy' FROM generate_series(1, 50)"
+        )
         connection.execute(
             "INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, chunk_no, content)"
-            " SELECT 1, 1 + n %% 50, n / 50, 'the same text' FROM generate_series(0, 19999) AS n".replace("%%", "%")
+            " SELECT 1, 1 + n % 50, n / 50, 'the same text' FROM generate_series(0, 19999) AS n"
         )
         connection.execute(
             "INSERT INTO kbsearch.kb_article_embeddings (org_id, article_id, chunk_id, space_id, embedding)"
@@ -47,11 +53,17 @@ def alike(databases: Any, template: str) -> Iterator[Connection]:
 
 def _answers(connection: Connection, settings: dict[str, str]) -> str:
     with connection.transaction():
-        for name, value in {"parallel_setup_cost": "0", "parallel_tuple_cost": "0", "min_parallel_table_scan_size": "0", **settings}.items():
+        for name, value in {
+            "parallel_setup_cost": "0",
+            "parallel_tuple_cost": "0",
+            "min_parallel_table_scan_size": "0",
+            **settings,
+        }.items():
             connection.execute(f"SET LOCAL {name} = '{value}'")
         rows = [
             connection.execute(
-                "SELECT array_agg(s ORDER BY s.place)::text FROM kbsearch.search_kb_hybrid_v1(p_org_id => 1, p_query_text => 'same text of the policy',"
+                "SELECT array_agg(s ORDER BY s.place)::text FROM kbsearch.search_kb_hybrid_v1("
+                " p_org_id => 1, p_query_text => 'same text of the policy',"
                 " p_query_embedding => '[1,2,4]', p_limit => %s, p_offset => %s, p_profile => %s) AS s",
                 (limit, offset, profile),
             ).fetchone()
@@ -66,7 +78,7 @@ def test_fifty_articles_of_four_hundred_equal_chunks_are_byte_identical_under_ev
     corpus.connection, corpus.org_id = alike, 1
     rows = corpus.search("same text", [1, 2, 4], limit=1000)
     assert [row["article_id"] for row in rows] == list(range(1, 51))
-    assert [row["chunk_id"] for row in rows] == list(range(1, 51)) or [row["chunk_id"] for row in rows][:2] == [1, 2]
+    assert [row["chunk_id"] for row in rows] == list(range(1, 51))
     assert {row["tied_with"] for row in rows} == {49}
     before = _answers(alike, PLANS[0])
     for settings in PLANS[1:]:
@@ -100,7 +112,9 @@ def _tied(corpus: Corpus) -> list[int]:
 @pytest.mark.parametrize("profile", ["weighted@1", "rrf@1", "vector@1", "keyword@1", "term_count@1"])
 def test_every_limit_gives_a_prefix_of_the_next(corpus: Corpus, profile: str) -> None:
     _tied(corpus)
-    lists = [corpus.search("refunds", [1, 1], limit=limit, profile=profile) for limit in (0, 1, 2, 3, 5, 10, 20, 25, 1000)]
+    lists = [
+        corpus.search("refunds", [1, 1], limit=limit, profile=profile) for limit in (0, 1, 2, 3, 5, 10, 20, 25, 1000)
+    ]
     for shorter, longer in itertools.pairwise(lists):
         assert longer[: len(shorter)] == shorter
     assert len(lists[-1]) == 25
@@ -113,7 +127,11 @@ def test_pages_to_the_end_are_the_one_big_page(corpus: Corpus, profile: str, siz
     whole = corpus.search("refunds", [1, 1], limit=1000, profile=profile)
     assert sorted(row["article_id"] for row in whole) == articles
     assert [row["place"] for row in whole] == list(range(1, 26))
-    by_offset = [row for offset in range(0, 30, size) for row in corpus.search("refunds", [1, 1], limit=size, offset=offset, profile=profile)]
+    by_offset = [
+        row
+        for offset in range(0, 30, size)
+        for row in corpus.search("refunds", [1, 1], limit=size, offset=offset, profile=profile)
+    ]
     assert by_offset == whole
     by_cursor: list[Any] = []
     cursor, ended = None, False
@@ -150,11 +168,12 @@ def test_first_in_one_leg_only_is_a_tie_that_the_id_decides_and_says_so(corpus: 
 @pytest.mark.parametrize("argument", ["limit", "offset"])
 @pytest.mark.parametrize("value", [-1, None, -(2**63)])
 def test_a_limit_or_offset_below_zero_or_null(corpus: Corpus, argument: str, value: int | None) -> None:
+    arguments: dict[str, Any] = {argument: value}
     with refused("KBLIM") as refusal:
-        corpus.page("refunds", **{argument: value})
+        corpus.page("refunds", **arguments)
     assert refusal.detail["argument"] == f"p_{argument}"
     with refused("KBLIM"):
-        corpus.search("refunds", **{argument: value})
+        corpus.search("refunds", **arguments)
 
 
 def test_limits_at_and_over_the_maximum(corpus: Corpus) -> None:
@@ -171,7 +190,9 @@ def test_limits_at_and_over_the_maximum(corpus: Corpus) -> None:
     assert corpus.search("refunds", offset=2**63 - 1, limit=1000) == []
 
 
-@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, "3", 2.5, 3.0, True, False, None, float("nan"), [3], b"3"], ids=repr)
+@pytest.mark.parametrize(
+    "value", [2**63, -(2**63) - 1, "3", 2.5, 3.0, True, False, None, float("nan"), [3], b"3"], ids=repr
+)
 @pytest.mark.parametrize("argument", ["limit", "offset"])
 def test_the_client_refuses_what_is_no_integer(corpus: Corpus, argument: str, value: Any) -> None:
     arguments: dict[str, Any] = {argument: value}
@@ -197,7 +218,9 @@ def test_a_cursor_of_anything_else_is_refused(corpus: Corpus) -> None:
     }
     cursor = corpus.search(**request, limit=2)[-1]["cursor"]
     assert len(corpus.search(**request, cursor=cursor)) == 2
-    assert len(corpus.search(**{**request, "profile": "weighted"}, cursor=cursor)) == 2, "the same profile by its bare name"
+    assert len(corpus.search(**{**request, "profile": "weighted"}, cursor=cursor)) == 2, (
+        "the same profile by its bare name"
+    )
     changes: list[dict[str, Any]] = [
         {"text": "refund"},
         {"text": "refunds "},
@@ -230,7 +253,9 @@ def test_a_cursor_of_anything_else_is_refused(corpus: Corpus) -> None:
 def test_a_cursor_of_another_space_or_function_version_is_refused(corpus: Corpus) -> None:
     for _ in range(3):
         corpus.article("refunds", vector=[1, 0])
-    twin = corpus.value("INSERT INTO kbsearch.kb_embedding_spaces (name, model, dimensions) VALUES ('twin', 'm', 2) RETURNING id")
+    twin = corpus.value(
+        "INSERT INTO kbsearch.kb_embedding_spaces (name, model, dimensions) VALUES ('twin', 'm', 2) RETURNING id"
+    )
     cursor = corpus.search("refunds", [1, 0], limit=1)[-1]["cursor"]
     assert corpus.found("refunds", [1, 0], cursor=cursor, space_id=corpus.space())
     with refused("KBCUR"):
@@ -247,7 +272,20 @@ def test_a_damaged_cursor_is_refused_and_never_gives_rows(corpus: Corpus) -> Non
         corpus.article("refunds")
     cursor = corpus.search("refunds", limit=1)[-1]["cursor"]
     assert len(corpus.search("refunds", cursor=cursor)) == 2
-    damaged = ["", " ", "x", cursor + "A", cursor + "=", " " + cursor, cursor + "\n", cursor * 2, cursor.upper(), "\u00e9", "%", "null"]
+    damaged = [
+        "",
+        " ",
+        "x",
+        cursor + "A",
+        cursor + "=",
+        " " + cursor,
+        cursor + "\n",
+        cursor * 2,
+        cursor.upper(),
+        "\u00e9",
+        "%",
+        "null",
+    ]
     damaged += [cursor[:length] for length in range(len(cursor))]
     for position, sign in enumerate(cursor):
         damaged += [cursor[:position] + other + cursor[position + 1 :] for other in "A_z9" if other != sign]
@@ -280,7 +318,10 @@ def test_a_quota_whose_cut_falls_into_a_tie_has_the_same_members_every_time(corp
             assert {row["tied_with"] for row in rows} == {33}
     corpus.run("UPDATE kbsearch.kb_articles SET metadata = '{}' WHERE org_id = %s AND id %% 2 = 0", corpus.org_id)
     assert corpus.found("refunds", [1, 0], kind_quota={"policy": 7, "*": 0}) == ties[:7]
-    pages = [corpus.found("refunds", [1, 0], kind_quota={"policy": 7, "*": 0}, limit=2, offset=offset) for offset in range(0, 8, 2)]
+    pages = [
+        corpus.found("refunds", [1, 0], kind_quota={"policy": 7, "*": 0}, limit=2, offset=offset)
+        for offset in range(0, 8, 2)
+    ]
     assert [article for page in pages for article in page] == ties[:7]
 
 

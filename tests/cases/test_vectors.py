@@ -18,7 +18,9 @@ WITHOUT_DIRECTION = {"zero": [0.0, 0.0], "tiny": [1e-23, 1e-23], "huge": [1e20, 
 
 @pytest.mark.parametrize("useless", WITHOUT_DIRECTION.values(), ids=WITHOUT_DIRECTION)
 @pytest.mark.parametrize("profile", ["weighted@1", "rrf@1", "vector@1"])
-def test_a_stored_vector_without_direction_never_outranks_a_real_one(corpus: Corpus, useless: list[float], profile: str) -> None:
+def test_a_stored_vector_without_direction_never_outranks_a_real_one(
+    corpus: Corpus, useless: list[float], profile: str
+) -> None:
     noise = corpus.article("llamas", vector=useless)
     opposite = corpus.article("alpacas", vector=[-1, -1])
     near = corpus.article("camels", vector=[1, 1])
@@ -49,7 +51,9 @@ def test_eight_articles_of_one_title_and_zero_vectors(corpus: Corpus) -> None:
     assert [row["article_id"] for row in rows] == articles
     assert {(row["tied_with"], row["settled_by_identity"]) for row in rows} == {(7, True)}
     for size in (1, 2, 3):
-        assert [a for offset in range(0, 8, size) for a in corpus.found("refund", [1, 0], limit=size, offset=offset)] == articles
+        assert [
+            a for offset in range(0, 8, size) for a in corpus.found("refund", [1, 0], limit=size, offset=offset)
+        ] == articles
     page = corpus.page("llama", [1, 0])
     assert page["items"] == []
     assert page["legs"]["keyword"]["reason"] == "no_known_words"
@@ -120,7 +124,9 @@ def test_a_stored_vector_of_other_dimensions_is_refused(corpus: Corpus) -> None:
 
 @pytest.mark.parametrize("dimensions", [2, 17, 384])
 @pytest.mark.parametrize("profile", ["weighted@1", "vector@1", "rrf@1"])
-def test_what_a_chunk_was_embedded_from_finds_it_first_with_similarity_one(corpus: Corpus, dimensions: int, profile: str) -> None:
+def test_what_a_chunk_was_embedded_from_finds_it_first_with_similarity_one(
+    corpus: Corpus, dimensions: int, profile: str
+) -> None:
     rng = random.Random(dimensions)
     vectors = [[rng.uniform(-1, 1) for _ in range(dimensions)] for _ in range(20)]
     articles = [corpus.article("text", vector=vector) for vector in vectors]
@@ -143,7 +149,18 @@ def test_what_a_chunk_was_embedded_from_finds_it_first_with_similarity_one(corpu
         [np.float32(3), np.float64(4)],
         np.array([9, 3, 9, 4])[1::2],
     ],
-    ids=["list of int", "list of float", "tuple of int", "tuple of float", "int64", "float16", "float32", "float64", "numpy scalars", "strided"],
+    ids=[
+        "list of int",
+        "list of float",
+        "tuple of int",
+        "tuple of float",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+        "numpy scalars",
+        "strided",
+    ],
 )
 def test_any_list_of_numbers_is_an_embedding(corpus: Corpus, embedding: Any) -> None:
     near = corpus.article("a", vector=[3, 4])
@@ -158,7 +175,20 @@ def test_any_list_of_numbers_is_an_embedding(corpus: Corpus, embedding: Any) -> 
 
 @pytest.mark.parametrize(
     "embedding",
-    [["3", "4"], "[3,4]", "34", [True, False], [None, 1.0], [[3, 4]], np.array(["3", "4"]), [], np.array([[3, 4]]), {"3": 4}, [3 + 1j, 4], 3],
+    [
+        ["3", "4"],
+        "[3,4]",
+        "34",
+        [True, False],
+        [None, 1.0],
+        [[3, 4]],
+        np.array(["3", "4"]),
+        [],
+        np.array([[3, 4]]),
+        {"3": 4},
+        [3 + 1j, 4],
+        3,
+    ],
     ids=repr,
 )
 def test_anything_else_is_a_clear_error(corpus: Corpus, embedding: Any) -> None:

@@ -31,9 +31,6 @@ summed AS (
     SELECT s.org_id, sum(s.chunk_count) AS chunk_count, sum(s.occurrence_count) AS occurrence_count
     FROM kbsearch.kb_corpus_stats AS s
     GROUP BY s.org_id
-),
-segments AS (
-    SELECT p.org_id, p.segment_id, count(*) AS posting_rows FROM kbsearch.kb_postings AS p GROUP BY p.org_id, p.segment_id
 )
 SELECT 'posting: is ' || coalesce(n.copies, 0) || ' times, must be ' || coalesce(w.copies, 0) || ' times',
     jsonb_build_object('org_id', coalesce(n.org_id, w.org_id), 'lexeme', coalesce(n.lexeme, w.lexeme), 'chunk_id', coalesce(n.entry, w.entry) >> 12,
@@ -58,26 +55,22 @@ UNION ALL
 SELECT 'shape of a block', to_jsonb(p)
 FROM kbsearch.kb_postings AS p
 WHERE
-    p.entry_count <> cardinality(p.entries) OR p.entry_count NOT BETWEEN 1 AND 200
+    p.sign <> sign(p.segment_id) OR p.entry_count <> cardinality(p.entries) OR p.entry_count NOT BETWEEN 1 AND 200
     OR p.first_chunk_id <> p.entries[1] >> 12
     OR p.max_impact <> (SELECT max(e.entry & 4095) FROM unnest(p.entries) AS e (entry))
     OR p.entries <> ARRAY(SELECT e.entry FROM unnest(p.entries) AS e (entry) ORDER BY e.entry)
 UNION ALL
-SELECT 'posting_rows of a segment', jsonb_build_object('org_id', coalesce(s.org_id, g.org_id), 'segment_id', coalesce(s.segment_id, g.segment_id),
-    'is', s.posting_rows, 'must', g.posting_rows)
-FROM kbsearch.kb_corpus_stats AS s
-FULL JOIN segments AS g ON g.org_id = s.org_id AND g.segment_id = s.segment_id
-WHERE s.org_id IS NULL OR s.posting_rows <> coalesce(g.posting_rows, 0)
-UNION ALL
-SELECT 'copies on a chunk', jsonb_build_object('org_id', c.org_id, 'chunk_id', c.id, 'is', jsonb_build_array(c.title, c.language, c.searchable, c.lexemes, c.term_counts,
-        c.occurrence_count, c.phrase_text),
-    'must', jsonb_build_array(a.title, coalesce(a.language, o.language), a.published, d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text))
+SELECT 'copies on a chunk', jsonb_build_object('org_id', c.org_id, 'chunk_id', c.id,
+    'is', jsonb_build_array(c.article_version, c.title, c.language, c.searchable, c.lexemes, c.term_counts, c.occurrence_count,
+        c.phrase_text),
+    'must', jsonb_build_array(a.version, a.title, coalesce(a.language, o.language), a.published, d.lexemes, d.term_counts,
+        d.occurrence_count, d.phrase_text))
 FROM kbsearch.kb_article_chunks AS c
 LEFT JOIN kbsearch.kb_articles AS a ON a.org_id = c.org_id AND a.id = c.article_id
 LEFT JOIN kbsearch.organizations AS o ON o.id = c.org_id
 CROSS JOIN LATERAL kbsearch.describe_kb_chunk_v1(a.title, c.heading, c.content, coalesce(a.language, o.language)) AS d
-WHERE (c.title, c.language, c.searchable, c.lexemes, c.term_counts, c.occurrence_count, c.phrase_text)
-    IS DISTINCT FROM (a.title, coalesce(a.language, o.language), a.published, d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text)
+WHERE (c.article_version, c.title, c.language, c.searchable, c.lexemes, c.term_counts, c.occurrence_count, c.phrase_text)
+    IS DISTINCT FROM (a.version, a.title, coalesce(a.language, o.language), a.published, d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text)
 UNION ALL
 SELECT 'searchable of an embedding', jsonb_build_object('org_id', e.org_id, 'chunk_id', e.chunk_id, 'is', e.searchable, 'must', c.searchable)
 FROM kbsearch.kb_article_embeddings AS e

@@ -76,7 +76,9 @@ def _article(connection: Connection, random: Random) -> Row | None:
 
 
 def _chunk(connection: Connection, random: Random) -> Row | None:
-    return _pick(connection, random, "SELECT org_id, id, article_id FROM kbsearch.kb_article_chunks ORDER BY org_id, id")
+    return _pick(
+        connection, random, "SELECT org_id, id, article_id FROM kbsearch.kb_article_chunks ORDER BY org_id, id"
+    )
 
 
 def _embedding(connection: Connection, random: Random) -> Row | None:
@@ -154,9 +156,7 @@ def toggle_publication(connection: Connection, random: Random) -> Statement | No
     article = _article(connection, random)
     if article is None:
         return None
-    return Statement(
-        "UPDATE kbsearch.kb_articles SET published = NOT published WHERE org_id = %s AND id = %s", article
-    )
+    return Statement("UPDATE kbsearch.kb_articles SET published = NOT published WHERE org_id = %s AND id = %s", article)
 
 
 def publish_all(connection: Connection, random: Random) -> Statement | None:
@@ -289,6 +289,19 @@ def load_chunks(connection: Connection, random: Random) -> Statement | None:
     )
 
 
+def load_many_chunks(connection: Connection, random: Random) -> Statement | None:
+    """More rows than are merged one by one, and more of one word than a block holds."""
+    article = _article(connection, random)
+    if article is None or random.random() < 0.7:
+        return None
+    return Statement(
+        "INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, content)"
+        " SELECT %s, %s, CASE WHEN n %% 3 = 0 THEN 'ant bee' ELSE 'ant' END FROM generate_series(1, 280) AS n"
+        " WHERE (SELECT count(*) FROM kbsearch.kb_article_chunks) < 150",
+        article,
+    )
+
+
 def embed_all(connection: Connection, random: Random) -> Statement | None:
     return Statement(
         "INSERT INTO kbsearch.kb_article_embeddings (org_id, chunk_id, article_id, space_id, embedding)"
@@ -375,6 +388,7 @@ WRITES: Mapping[str, Operation] = {
         edit_embedding,
         delete_embedding,
         load_chunks,
+        load_many_chunks,
         embed_all,
         merge_chunks,
         upsert_chunk,

@@ -16,6 +16,7 @@ from tests.index.derived import faults
 from tests.index.operations import reset
 from tests.index.sessions import RETRIED, Session, orders, sessions
 
+
 @pytest.fixture(scope="module")
 def shared_pair(databases: Any, template: str) -> Iterator[tuple[psycopg.Connection[Any], list[Session]]]:
     dsn = databases.create(template)
@@ -31,7 +32,8 @@ INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, content) VALUES
 INSERT INTO kbsearch.kb_article_embeddings (org_id, article_id, chunk_id, space_id, embedding) VALUES (1, 1, 1, 1, '[1,0]'), (1, 2, 3, 1, '[0,1]');
 """
 WRITES = {
-    "insert chunk": "INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, content) SELECT org_id, id, 'ant cat' FROM kbsearch.kb_articles WHERE id = 1",
+    "insert chunk": "INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, content)"
+    " SELECT org_id, id, 'ant cat' FROM kbsearch.kb_articles WHERE id = 1",
     "insert chunk of a stub": "INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, content)"
     " SELECT org_id, id, 'ant cat' FROM kbsearch.kb_articles WHERE id = 2",
     "edit chunk": "UPDATE kbsearch.kb_article_chunks SET content = content || ' bee' WHERE id = 1",
@@ -58,7 +60,15 @@ WRITES = {
     "organisation in another language": "UPDATE kbsearch.organizations SET language = 'simple' WHERE id = 1",
 }
 READ_COMMITTED_ONLY = ("calibrate", "organisation in another language")
-REMOVALS = {"delete chunk", "delete article", "truncate chunks", "delete organisation", "upsert article", "move chunk", "move chunk back"}
+REMOVALS = {
+    "delete chunk",
+    "delete article",
+    "truncate chunks",
+    "delete organisation",
+    "upsert article",
+    "move chunk",
+    "move chunk back",
+}
 VANISHED = {
     "23503",  # a chunk or an embedding for something that the other transaction deleted
     "KBORG",
@@ -157,7 +167,9 @@ RACES = (
 @pytest.mark.parametrize("names", RACES, ids=" beside ".join)
 def test_known_race_in_every_order(shared_pair: Any, names: tuple[str, str], levels: tuple[str, str]) -> None:
     watcher, pair = shared_pair
-    if any(level == "REPEATABLE READ" and name in READ_COMMITTED_ONLY for level, name in zip(levels, names, strict=True)):
+    if any(
+        level == "REPEATABLE READ" and name in READ_COMMITTED_ONLY for level, name in zip(levels, names, strict=True)
+    ):
         return
     for order in orders([3 if level == "REPEATABLE READ" else 2 for level in levels]):
         _run(watcher, pair, names, levels, order)

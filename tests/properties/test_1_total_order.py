@@ -22,7 +22,7 @@ from tests.strategies import FILTERS, Coverage, Organisation, examples, numbered
         (("kinds",), False, 20, {"rows": 0.2}),
         (("metadata",), False, 20, {"rows": 0.2}),
         (("min_score",), False, 30, {"rows": 0.2}),
-        ((), True, 50, {"rows": 0.2, "phrases": 0.05, "excluded": 0.1}),
+        ((), True, 50, {"rows": 0.15, "phrases": 0.04, "excluded": 0.04}),
         (FILTERS, True, 20, {}),
     ],
     ids=["plain", *FILTERS, "operators", "everything"],

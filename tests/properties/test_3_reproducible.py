@@ -160,7 +160,7 @@ def test_one_tie_of_all_chunks_under_every_plan(db: Database, profile: Profile) 
     lowest = {article.id: min(chunk.id for chunk in article.chunks) for article in organisation.articles}
     search = Search(words=("lamp",), vector=(3, 4), profile=profile)
     few = replace(search, quota={"policy": 3})
-    with db.loaded(organisation, pieces=7) as org_id:
+    with db.loaded(organisation, pieces=2) as org_id:
         expected = db.lines(org_id, search)
         assert [(each.row.article_id, each.row.chunk_id) for each in db.search(org_id, search)] == sorted(
             lowest.items()
@@ -192,6 +192,14 @@ SHUFFLED: dict[LiteralString, LiteralString] = {
     "kb_postings": "hashint8(first_chunk_id + segment_id)",
 }
 """Tables and the index, made for the purpose, that they are clustered by: an order that is nobody's."""
+
+EDITS: tuple[LiteralString, ...] = (
+    "UPDATE kbsearch.kb_article_chunks SET content = content || ' lamp walrus' WHERE org_id = %s",
+    "UPDATE kbsearch.kb_article_chunks SET content = left(content, -12) WHERE org_id = %s",
+    "UPDATE kbsearch.kb_articles SET published = NOT published WHERE org_id = %s",
+    "UPDATE kbsearch.kb_articles SET published = NOT published WHERE org_id = %s",
+)
+"""What the first and the third do, the others take back."""
 
 MAINTENANCE: tuple[LiteralString, ...] = (
     "SELECT kbsearch.compact_kb_postings_v1(%s)",
@@ -229,17 +237,13 @@ def test_rows_do_not_depend_on_where_they_lie(db: Database) -> None:
             for statement in MAINTENANCE:
                 db.connection.execute(statement, [org_id])
                 check(statement)
-            for change in ("content || ' lamp walrus'", "left(content, -12)"):
-                db.connection.execute(
-                    f"UPDATE kbsearch.kb_article_chunks SET content = {change} WHERE org_id = %s",
-                    [org_id],
-                )
-            for change in ("NOT published", "NOT published"):
-                db.connection.execute(
-                    f"UPDATE kbsearch.kb_articles SET published = {change} WHERE org_id = %s",
-                    [org_id],
-                )
-            check("after edits and their reverse")
+            for level in ("REPEATABLE READ", "READ COMMITTED"):
+                # merged under the second only: under the first removals stay beside what they remove
+                with db.connection.transaction():
+                    db.connection.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+                    for statement in EDITS:
+                        db.connection.execute(statement, [org_id])
+                check(f"after edits and their reverse under {level}")
             db.connection.execute("SELECT kbsearch.compact_kb_postings_v1(%s)", [org_id])
             check("after edits, their reverse and compaction")
 
@@ -248,6 +252,7 @@ def test_rows_do_not_depend_on_where_they_lie(db: Database) -> None:
 
 def test_rows_do_not_depend_on_the_way_of_loading(db: Database) -> None:
     """In one statement or chunk by chunk, in any order; the organisation's own id is the same, as it is part of every cursor."""
+    coverage = Coverage()
 
     @examples(20)
     @given(questions_of(least_articles=8))
@@ -255,20 +260,31 @@ def test_rows_do_not_depend_on_the_way_of_loading(db: Database) -> None:
         organisation, search = drawn
         org_id = db.value("SELECT nextval('kbsearch.organizations_id_seq')")
         count = sum(len(article.chunks) for article in organisation.articles + organisation.removed)
-        with db.loaded(organisation, search.profile, org_id=org_id):
-            expected = db.lines(org_id, search)
+        plain = replace(organisation, removed=(), unmerged=False)
         backwards = replace(organisation, articles=organisation.articles[::-1], scattered=not organisation.scattered)
-        without_history = replace(organisation, removed=())
+        with db.loaded(plain, search.profile, org_id=org_id):
+            expected = db.lines(org_id, search)
+        segments, removals = 0, 0
         for when, other, pieces in (
-            ("in one piece, backwards", backwards, 1),
-            ("chunk by chunk", organisation, count),
-            ("chunk by chunk, backwards", backwards, count),
-            ("in three pieces, without what was deleted", without_history, 3),
+            ("in one piece, backwards, others deleted", backwards, 1),
+            ("chunk by chunk, merged", replace(organisation, unmerged=False), count),
+            ("chunk by chunk, unmerged", replace(organisation, unmerged=True), count),
+            ("chunk by chunk, backwards, unmerged", replace(backwards, unmerged=True), count),
+            ("in three pieces", organisation, 3),
         ):
             with db.loaded(other, search.profile, org_id=org_id, pieces=pieces):
                 assert_same(db.lines(org_id, search), expected, when)
+                counted = db.connection.execute(
+                    """SELECT count(DISTINCT p.segment_id), count(*) FILTER (WHERE p.sign = -1)
+                    FROM kbsearch.kb_postings AS p WHERE p.org_id = %s""",
+                    [org_id],
+                ).fetchone()
+                assert counted is not None
+                segments, removals = max(segments, counted[0]), max(removals, counted[1])
+        coverage.example(rows=len(expected) > 1, many_segments=segments > 5, removals=removals > 0)
 
     run()
+    coverage.require(rows=0.4, many_segments=0.5, removals=0.2)
 
 
 @pytest.mark.parametrize("profile", BUILT_IN, ids=lambda profile: profile.name)

@@ -22,10 +22,18 @@ def literal(vector: Vector | None) -> str | None:
 
 def call(function: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """A call in named notation; a dict becomes jsonb."""
-    casts = {"query_embedding": "::vector", "metadata": "::jsonb", "kind_quota": "::jsonb", "chunks": "::jsonb", "external_refs": "::text[]"}
+    casts = {
+        "query_embedding": "::vector",
+        "metadata": "::jsonb",
+        "kind_quota": "::jsonb",
+        "chunks": "::jsonb",
+        "external_refs": "::text[]",
+    }
     named = ", ".join(f"p_{name} => %({name})s{casts.get(name, '')}" for name in arguments)
     values = {
-        name: Jsonb(value) if isinstance(value, dict) or (isinstance(value, list) and name in ("metadata", "chunks")) else value
+        name: Jsonb(value)
+        if isinstance(value, dict) or (isinstance(value, list) and name in ("metadata", "chunks"))
+        else value
         for name, value in arguments.items()
     }
     return f"kbsearch.{function}({named})", values
@@ -47,7 +55,8 @@ def refused(sqlstate: str) -> Iterator[Refusal]:
     try:
         yield refusal
     except psycopg.DatabaseError as error:
-        assert error.sqlstate == sqlstate, f"{error.sqlstate}: {error}"
+        if error.sqlstate != sqlstate:
+            raise
         refusal.sqlstate, refusal.message = sqlstate, error.diag.message_primary or ""
         refusal.detail, refusal.hint = json.loads(error.diag.message_detail or ""), error.diag.message_hint or ""
         assert refusal.hint, "no HINT"
@@ -65,11 +74,11 @@ class Corpus:
 
     def value(self, statement: str, *parameters: Any) -> Any:
         """First column of the first row; None without a row."""
-        row = self.connection.execute(statement.encode(), parameters).fetchone()
+        row = self.connection.execute(statement.encode(), parameters or None).fetchone()
         return None if row is None else row[0]
 
     def run(self, statement: str, *parameters: Any) -> None:
-        self.connection.execute(statement.encode(), parameters)
+        self.connection.execute(statement.encode(), parameters or None)
 
     def space(self, dimensions: int = 2) -> int:
         """The organisation's space of so many dimensions."""
@@ -97,7 +106,8 @@ class Corpus:
         """Insert an article with its chunks; `vector`: of every chunk, `vectors`: one for each."""
         article_id = int(
             self.value(
-                "INSERT INTO kbsearch.kb_articles (org_id, kind, title, published, metadata, external_ref) VALUES (%s, %s, %s, %s, %s, %s) RETURNING id",
+                "INSERT INTO kbsearch.kb_articles (org_id, kind, title, published, metadata, external_ref)"
+                " VALUES (%s, %s, %s, %s, %s, %s) RETURNING id",
                 self.org_id,
                 kind,
                 title,

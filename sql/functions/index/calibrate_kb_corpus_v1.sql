@@ -14,7 +14,8 @@ BEGIN
     SELECT least(100000, greatest(1, round(0.85 * sum(s.occurrence_count) / nullif(sum(s.chunk_count), 0))))::integer
     INTO v_reference_length
     FROM kbsearch.kb_corpus_stats AS s
-    WHERE s.org_id = p_org_id;
+    WHERE s.org_id = p_org_id
+    HAVING sum(s.chunk_count) > 0;
     UPDATE kbsearch.organizations AS o
     SET reference_length = v_reference_length
     WHERE o.id = p_org_id AND v_reference_length IS NOT NULL AND o.reference_length <> v_reference_length;

@@ -21,10 +21,13 @@ DECLARE
     v_active_space_id bigint;
     v_article_id bigint;
     v_chunks jsonb := coalesce(p_chunks, CASE
-        WHEN concat(p_title, p_body) !~ '[^[:space:]]' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, '')))
+        WHEN concat(p_title, p_body) COLLATE "C" !~ '[^\u0001-\u0020\u007F-\u00A0\u1680\u2000-\u200B\u2028\u2029\u202F\u205F\u3000\uFEFF]' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, '')))
     END);
     v_space_id bigint;
     v_problem text;
+    v_chunk_no bigint;
+    v_given integer;
+    v_dimensions integer;
 BEGIN
     SELECT o.id, o.active_space_id INTO v_org_id, v_active_space_id FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
     IF v_org_id IS NULL THEN
@@ -43,13 +46,17 @@ BEGIN
             SELECT e.n, CASE
                 WHEN jsonb_typeof(e.chunk) <> 'object' THEN 'is no object'
                 WHEN jsonb_typeof(coalesce(e.chunk -> 'content', 'null')) <> 'string' THEN 'has no content'
-                WHEN p_chunks IS NOT NULL AND e.chunk ->> 'content' !~ '[^[:space:]]' THEN 'has blank content'
+                WHEN p_chunks IS NOT NULL AND (e.chunk ->> 'content') COLLATE "C" !~ '[^\u0001-\u0020\u007F-\u00A0\u1680\u2000-\u200B\u2028\u2029\u202F\u205F\u3000\uFEFF]' THEN 'has blank content'
                 WHEN jsonb_typeof(coalesce(e.chunk -> 'heading', 'null')) NOT IN ('string', 'null') THEN 'has a heading that is no text'
                 WHEN jsonb_typeof(coalesce(e.chunk -> 'embedding', 'null')) NOT IN ('array', 'null') THEN 'has an embedding that is no array of numbers'
                 WHEN jsonb_typeof(e.chunk -> 'embedding') = 'array' AND EXISTS (
                     SELECT FROM jsonb_array_elements(CASE jsonb_typeof(e.chunk -> 'embedding') WHEN 'array' THEN e.chunk -> 'embedding' END) AS x (component)
                     WHERE jsonb_typeof(x.component) <> 'number'
                 ) THEN 'has an embedding that is no array of numbers'
+                WHEN jsonb_typeof(e.chunk -> 'embedding') = 'array' AND EXISTS (
+                    SELECT FROM jsonb_array_elements(CASE jsonb_typeof(e.chunk -> 'embedding') WHEN 'array' THEN e.chunk -> 'embedding' END) AS x (component)
+                    WHERE CASE jsonb_typeof(x.component) WHEN 'number' THEN abs(x.component::numeric) > 3.4e38 END
+                ) THEN 'has an embedding with a number outside of single precision (3.4e38)'
                 WHEN coalesce(e.chunk ->> 'input_sha256', '') !~ '^([0-9a-f]{64})?$' THEN 'has an input_sha256 that is not 64 hexadecimal digits'
             END AS problem
             FROM jsonb_array_elements(v_chunks) WITH ORDINALITY AS e (chunk, n)
@@ -60,7 +67,8 @@ BEGIN
     END IF;
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'the article cannot be stored: %', v_problem
-            USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('org_id', p_org_id, 'external_ref', p_external_ref, 'problem', v_problem)::text,
+            USING ERRCODE = CASE WHEN v_problem LIKE '%single precision%' THEN 'KBVEC' ELSE 'KBART' END,
+                DETAIL = jsonb_build_object('org_id', p_org_id, 'external_ref', p_external_ref, 'problem', v_problem)::text,
                 HINT = 'p_chunks is an array of {"content": text, "heading": text or null, "embedding": numbers or null, "input_sha256": hex or null}; leave blank chunks out.';
     END IF;
 
@@ -98,6 +106,18 @@ BEGIN
             RAISE EXCEPTION 'embeddings were given for embedding space %, which does not exist', coalesce(v_space_id::text, 'NULL')
                 USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', v_space_id)::text,
                     HINT = 'Insert a row into kbsearch.kb_embedding_spaces and pass its id as p_space_id; the first embedding activates the space.';
+        END IF;
+        SELECT e.n - 1, jsonb_array_length(e.chunk -> 'embedding'), s.dimensions INTO v_chunk_no, v_given, v_dimensions
+        FROM jsonb_array_elements(v_chunks) WITH ORDINALITY AS e (chunk, n)
+        INNER JOIN kbsearch.kb_embedding_spaces AS s ON s.id = v_space_id
+        WHERE CASE jsonb_typeof(e.chunk -> 'embedding') WHEN 'array' THEN jsonb_array_length(e.chunk -> 'embedding') <> s.dimensions END
+        ORDER BY e.n
+        LIMIT 1;
+        IF v_chunk_no IS NOT NULL THEN
+            RAISE EXCEPTION 'the embedding of chunk % has % dimensions, space % has %', v_chunk_no, v_given, v_space_id, v_dimensions
+                USING ERRCODE = 'KBDIM', DETAIL = jsonb_build_object('org_id', p_org_id, 'chunk_no', v_chunk_no, 'space_id', v_space_id,
+                        'given', v_given, 'expected', v_dimensions)::text,
+                    HINT = 'Embed with the model of the space, or insert a space for this model and pass its id as p_space_id.';
         END IF;
         PERFORM kbsearch.insert_kb_embeddings_v1(p_org_id, v_article_id, v_space_id, v_chunks);
     END IF;

@@ -20,24 +20,43 @@ SET enable_memoize = off
 SET max_parallel_workers_per_gather = 0
 AS $$
 #variable_conflict use_column
+DECLARE
+    -- variables are read faster than fields, and some are read for every row
+    v_org_id CONSTANT bigint := p_plan.org_id;
+    v_space_id CONSTANT bigint := p_plan.space_id;
+    v_known_lexemes CONSTANT text[] := p_plan.known_lexemes;
+    v_term_weights CONSTANT double precision[] := p_plan.term_weights;
+    v_counts_terms CONSTANT boolean := p_plan.counts_terms;
+    v_allowed CONSTANT bigint[] := p_plan.allowed;
+    v_uses_vector CONSTANT boolean := p_plan.uses_vector;
+    v_uses_keyword CONSTANT boolean := p_plan.uses_keyword;
+    v_dense CONSTANT boolean := p_plan.dense;
+    v_fusion CONSTANT text := p_plan.fusion;
+    v_vector_weight CONSTANT double precision := p_plan.vector_weight;
+    v_keyword_weight CONSTANT double precision := p_plan.keyword_weight;
+    v_rrf_k CONSTANT integer := p_plan.rrf_k;
+    v_min_score CONSTANT double precision := p_plan.min_score;
+    v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
+    v_vector_unit CONSTANT double precision := CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000;
+    v_keyword_unit CONSTANT double precision := CASE WHEN p_plan.uses_vector THEN p_plan.keyword_weight ELSE 1 END * 1e9 / p_plan.keyword_bound;
 BEGIN
     RETURN QUERY
     WITH fused AS (
         SELECT w.article_id, w.chunk_id, w.score, w.similarity, w.raw
         FROM kbsearch.fuse_kb_weighted_v1(
-            p_plan.org_id, p_plan.space_id, p_embedding, p_plan.known_lexemes, p_plan.term_weights, p_plan.counts_terms, p_plan.allowed,
-            p_plan.uses_vector, p_plan.uses_keyword, p_plan.dense,
-            CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000,
-            CASE WHEN p_plan.uses_vector THEN p_plan.keyword_weight ELSE 1 END * 1e9 / p_plan.keyword_bound
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
+            v_uses_vector, v_uses_keyword, v_dense,
+            v_vector_unit,
+            v_keyword_unit
         ) AS w
-        WHERE p_plan.fusion <> 'rrf'
+        WHERE v_fusion <> 'rrf'
         UNION ALL
         SELECT r.article_id, r.chunk_id, r.score, r.similarity, r.raw
         FROM kbsearch.fuse_kb_rrf_v1(
-            p_plan.org_id, p_plan.space_id, p_embedding, p_plan.known_lexemes, p_plan.term_weights, p_plan.counts_terms, p_plan.allowed,
-            p_plan.uses_vector, p_plan.uses_keyword, p_plan.dense, p_plan.vector_weight, p_plan.keyword_weight, p_plan.rrf_k
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
+            v_uses_vector, v_uses_keyword, v_dense, v_vector_weight, v_keyword_weight, v_rrf_k
         ) AS r
-        WHERE p_plan.fusion = 'rrf'
+        WHERE v_fusion = 'rrf'
     ),
     collapsed AS (
         SELECT DISTINCT ON (article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
@@ -47,23 +66,23 @@ BEGIN
     candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
         FROM collapsed AS c
-        WHERE p_plan.min_score IS NULL OR c.score / 1e9::double precision >= p_plan.min_score
+        WHERE v_min_score IS NULL OR c.score / 1e9::double precision >= v_min_score
     ),
     admitted AS (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
         FROM candidates AS c
-        WHERE p_plan.kind_quota IS NULL
+        WHERE v_kind_quota IS NULL
         UNION ALL
         SELECT q.article_id, q.chunk_id, q.score, q.similarity, q.raw
         FROM (
             SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw, a.kind,
                 row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
             FROM candidates AS c
-            INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_plan.org_id AND a.id = c.article_id
+            INNER JOIN kbsearch.kb_articles AS a ON a.org_id = v_org_id AND a.id = c.article_id
         ) AS q
         WHERE
-            p_plan.kind_quota IS NOT NULL
-            AND q.place_in_kind <= coalesce((p_plan.kind_quota ->> q.kind)::bigint, (p_plan.kind_quota ->> '*')::bigint, q.place_in_kind)
+            v_kind_quota IS NOT NULL
+            AND q.place_in_kind <= coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
     counted AS MATERIALIZED (
         SELECT
@@ -81,7 +100,7 @@ BEGIN
     groups AS MATERIALIZED (
         SELECT c.score, count(*) AS size
         FROM candidates AS c
-        WHERE c.score IN (SELECT p.score FROM page AS p)
+        WHERE c.score BETWEEN (SELECT min(p.score) FROM page AS p) AND (SELECT max(p.score) FROM page AS p)
         GROUP BY c.score
     )
     SELECT
