@@ -202,7 +202,7 @@ def organisations(
 
 
 def phrases(most: int) -> st.SearchStrategy[Phrase]:
-    return st.lists(st.sampled_from(WORDS + FILLERS), min_size=1, max_size=most).map(tuple)
+    return st.lists(st.sampled_from(WORDS[::-1] + FILLERS), min_size=1, max_size=most).map(tuple)
 
 
 @st.composite

@@ -18,11 +18,11 @@ from tests.strategies import FILTERS, Coverage, Organisation, examples, numbered
     ("filters", "operators", "number", "shares"),
     [
         ((), False, 150, {"rows": 0.6, "ties": 0.5, "both_legs": 0.15, "rrf": 0.05, "repeated_word": 0.1}),
-        (("quota",), False, 40, {"rows": 0.4, "cut": 0.3}),
+        (("quota",), False, 40, {"rows": 0.4, "cut": 0.15}),
         (("kinds",), False, 20, {"rows": 0.2}),
         (("metadata",), False, 20, {"rows": 0.2}),
         (("min_score",), False, 30, {"rows": 0.2}),
-        ((), True, 50, {"rows": 0.15, "phrases": 0.04, "excluded": 0.04}),
+        ((), True, 50, {"rows": 0.15, "phrases": 0.04, "excluded": 0.02}),
         (FILTERS, True, 20, {}),
     ],
     ids=["plain", *FILTERS, "operators", "everything"],

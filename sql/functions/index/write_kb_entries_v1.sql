@@ -1,7 +1,7 @@
 -- A small write. Rows that only add are cheap to write and dear to keep: one word of one chunk takes 170 bytes alone and 8 in a block. So the writer
--- merges what it touches, where no other transaction is merging (then it only adds, and nobody waits): words that fit one block always,
--- others when they have three times the rows that they need. Of a word with over 64 rows that is looked at every 64th time, and up
--- to 100,000 entries; beyond that merging is for compact_kb_postings_v1.
+-- merges what it touches, where no other transaction is merging (then it only adds, and nobody waits): always where the merged row is no larger than
+-- two that would be added (24 entries), else when there are more rows beside the blocks than it takes to pay for rewriting them. Of a word with over
+-- 64 rows that is looked at every 64th time, and up to 100,000 entries; beyond that merging is for compact_kb_postings_v1.
 CREATE FUNCTION kbsearch.write_kb_entries_v1(
     p_org_id bigint, p_lexemes text [], p_entries bigint [], p_signs smallint [], p_chunk_count bigint, p_occurrence_count bigint
 ) RETURNS void
@@ -21,12 +21,12 @@ BEGIN
             FROM (SELECT p.entry_count FROM kbsearch.kb_postings AS p WHERE p.org_id = p_org_id AND p.lexeme = w.lexeme LIMIT 65) AS f
         ) AS first
         WHERE
-            first.entry_count <= 200
-            OR (first.row_count <= 64 AND first.row_count > 3 + 3 * (first.entry_count / 200))
+            first.entry_count <= 24
+            OR (first.row_count <= 64 AND first.row_count > least(8, first.entry_count / 24) + 3 * (first.entry_count / 200))
             OR (
                 first.row_count > 64 AND random() < 1.0 / 64
                 AND (
-                    SELECT count(*) > 3 + 3 * (sum(p.entry_count) / 200) AND sum(p.entry_count) <= 100000
+                    SELECT count(*) > 8 + 3 * (sum(p.entry_count) / 200) AND sum(p.entry_count) <= 100000
                     FROM kbsearch.kb_postings AS p
                     WHERE p.org_id = p_org_id AND p.lexeme = w.lexeme
                 )
