@@ -46,7 +46,8 @@ WRITTEN = "functions/index/kb_chunks_written_v1.sql"
 MERGE = "functions/index/merge_kb_entries_v1.sql"
 
 PROPERTIES = ("tests/properties",)
-INDEX = ("tests/index",)
+INDEX = ("tests/index/test_derived_state.py",)
+RACES = ("tests/index/test_interleavings.py", "tests/index/test_concurrency.py")
 
 
 class MutantError(Exception):
@@ -272,7 +273,7 @@ MUTANTS = (
         INDEX,
     ),
     Mutant(
-        "article not locked while a chunk is described", (Edit(DESCRIBE, "    FOR KEY SHARE OF a;", "    ;"),), INDEX
+        "article not locked while a chunk is described", (Edit(DESCRIBE, "    FOR KEY SHARE OF a;", "    ;"),), RACES
     ),
     Mutant(
         "writers beside a change of language",
@@ -280,7 +281,7 @@ MUTANTS = (
             Edit(DESCRIBE, "PERFORM pg_advisory_xact_lock_shared(", "PERFORM ("),
             Edit(WRITTEN, "PERFORM pg_advisory_xact_lock_shared(", "PERFORM ("),
         ),
-        INDEX,
+        RACES,
     ),
     Mutant(
         "old entries of an edited chunk stay",

@@ -124,15 +124,18 @@ def test_a_title_of_any_length_counts_against_the_chunk_only(corpus: Corpus) -> 
 
 def test_four_hundred_thousand_characters_without_a_space(corpus: Corpus) -> None:
     text = "".join(chr(0x4E00 + (n * 7919) % 20_000) for n in range(400_000))
-    report = ingest(
-        corpus.connection,
-        corpus.org_id,
-        [Source("test", [Document("large", "\u5927", text)])],
-        splitter=Splitter(15_000),
-    )
+    chunks = [{"content": text[start : start + 10_000]} for start in range(0, 400_000, 10_000)]
+    article = corpus.call("upsert_kb_article_v1", title="\u5927", chunks=chunks)
+    for start in (0, 204_321, 399_990):
+        assert corpus.found(text[start : start + 4]) == [article]
+
+
+def test_a_document_without_a_space_is_split_and_found(corpus: Corpus) -> None:
+    text = "".join(chr(0x4E00 + (n * 7919) % 20_000) for n in range(10_000))
+    report = ingest(corpus.connection, corpus.org_id, [Source("test", [Document("large", "\u5927", text)])])
     assert (report.written, report.rejected) == (1, ())
-    for start in (0, 200_001, 399_990):
-        assert len(corpus.found(text[start : start + 4])) == 1
+    assert report.chunks > 10
+    assert len(corpus.found(text[-4:])) == 1
 
 
 @pytest.mark.parametrize(

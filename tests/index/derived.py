@@ -55,7 +55,7 @@ UNION ALL
 SELECT 'shape of a block', to_jsonb(p)
 FROM kbsearch.kb_postings AS p
 WHERE
-    p.sign <> sign(p.segment_id) OR p.entry_count <> cardinality(p.entries) OR p.entry_count NOT BETWEEN 1 AND 200
+    p.entry_count <> cardinality(p.entries) OR p.entry_count NOT BETWEEN 1 AND 200
     OR p.first_chunk_id <> p.entries[1] >> 12
     OR p.max_impact <> (SELECT max(e.entry & 4095) FROM unnest(p.entries) AS e (entry))
     OR p.entries <> ARRAY(SELECT e.entry FROM unnest(p.entries) AS e (entry) ORDER BY e.entry)

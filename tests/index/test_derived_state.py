@@ -28,7 +28,7 @@ from tests.index.operations import (
     text,
 )
 
-EXAMPLES = int(os.environ.get("KBSEARCH_TEST_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("KBSEARCH_TEST_EXAMPLES", "25"))
 REFUSED_COMBINATIONS = {
     "23503",  # a chunk for an article that the same statement deletes
     "27000",  # a row that a trigger of the same statement changes, too

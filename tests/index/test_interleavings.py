@@ -76,7 +76,7 @@ VANISHED = {
 }
 """What may be said of something that is no longer there, when the other transaction removed it."""
 PAIRS = tuple(itertools.combinations_with_replacement(WRITES, 2))
-SAMPLE = 150
+SAMPLE = 60
 """Schedules of each pair of isolation levels that the suite runs, the same every time; with KBSEARCH_TEST_HUNT all of them (six minutes)."""
 
 

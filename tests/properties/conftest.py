@@ -1,5 +1,5 @@
 """What the property tests share. HYPOTHESIS_PROFILE: ci (default, the same examples every time), long (ten times as many, new ones every
-time) or quick (as ci, and the first failure is reported as found)."""
+time; run it with --timeout=0) or quick (as ci, and the first failure is reported as found)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from tests.load import Database
 settings.register_profile(
     "ci", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], print_blob=False
 )
-settings.register_profile("quick", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
+settings.register_profile(
+    "quick", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate], report_multiple_bugs=False
+)
 settings.register_profile("long", settings.get_profile("ci"), derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

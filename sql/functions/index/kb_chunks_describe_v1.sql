@@ -8,6 +8,7 @@ DECLARE
     v_title text;
     v_language regconfig;
     v_published boolean;
+    v_described record;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id OR NEW.id <> OLD.id THEN
@@ -16,17 +17,21 @@ BEGIN
                     HINT = 'Insert a new chunk and delete this one.';
         END IF;
     END IF;
-    IF octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')) > 262144 THEN
+    IF octet_length(NEW.content) + coalesce(octet_length(NEW.heading), 0) > 262144 THEN
         RAISE EXCEPTION 'a chunk of % bytes is too large: at most 262144 bytes of content and heading', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, ''))
             USING ERRCODE = 'KBCHK', DETAIL = jsonb_build_object('org_id', NEW.org_id, 'article_id', NEW.article_id, 'chunk_no', NEW.chunk_no,
                     'bytes', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')), 'maximum_bytes', 262144)::text,
                 HINT = 'Split the text into several chunks, a few paragraphs each.';
     END IF;
-    -- another language of the organisation waits for this transaction, or this statement for it and then reads the new one
-    PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(NEW.org_id, 'writers'));
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        -- a snapshot older than the change fails here (40001)
-        PERFORM 1 FROM kbsearch.organizations AS o WHERE o.id = NEW.org_id FOR SHARE;
+    -- Another language of the organisation waits for this transaction, or this statement for it and then reads the new one. The setting says that
+    -- the lock is held; both end with the transaction, or with the savepoint since which they were made.
+    IF current_setting('kbsearch.locked_org_id', true) IS DISTINCT FROM NEW.org_id::text THEN
+        PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(NEW.org_id, 'writers'));
+        IF current_setting('transaction_isolation') <> 'read committed' THEN
+            -- a snapshot older than the change fails here (40001)
+            PERFORM 1 FROM kbsearch.organizations AS o WHERE o.id = NEW.org_id FOR SHARE;
+        END IF;
+        PERFORM set_config('kbsearch.locked_org_id', NEW.org_id::text, true);
     END IF;
     SELECT a.version, a.title, coalesce(a.language, o.language), a.published
     INTO NEW.article_version, v_title, v_language, v_published
@@ -50,9 +55,11 @@ BEGIN
     END IF;
     NEW.title := v_title;
     NEW.language := v_language;
-    SELECT d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text
-    INTO NEW.lexemes, NEW.term_counts, NEW.occurrence_count, NEW.phrase_text
-    FROM kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language) AS d;
+    v_described := kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language);
+    NEW.lexemes := v_described.lexemes;
+    NEW.term_counts := v_described.term_counts;
+    NEW.occurrence_count := v_described.occurrence_count;
+    NEW.phrase_text := v_described.phrase_text;
     IF NEW.occurrence_count > 16000 THEN
         RAISE EXCEPTION 'a chunk of % words is too large: at most 16000, its title and heading included', NEW.occurrence_count
             USING ERRCODE = 'KBCHK', DETAIL = jsonb_build_object('org_id', NEW.org_id, 'article_id', NEW.article_id, 'chunk_no', NEW.chunk_no,

@@ -3,9 +3,12 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 BEGIN
-    TRUNCATE kbsearch.kb_postings;
-    -- may be in the same TRUNCATE … CASCADE, where it cannot be truncated again
-    DELETE FROM kbsearch.kb_corpus_stats AS s WHERE true;
+    BEGIN
+        TRUNCATE kbsearch.kb_postings, kbsearch.kb_corpus_stats;
+    EXCEPTION WHEN object_in_use THEN
+        -- kb_corpus_stats is in the same TRUNCATE … CASCADE, and empty
+        TRUNCATE kbsearch.kb_postings;
+    END;
     RETURN NULL;
 END
 $$;

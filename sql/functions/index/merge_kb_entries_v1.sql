@@ -5,16 +5,28 @@ CREATE FUNCTION kbsearch.merge_kb_entries_v1(
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
+SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET jit = off
 AS $$
 DECLARE
     v_segment CONSTANT bigint := nextval('kbsearch.kb_segment_seq');
     v_rows bigint;
 BEGIN
-    WITH removed AS (
+    WITH removed_words AS (
         DELETE FROM kbsearch.kb_postings AS p
-        WHERE p.org_id = p_org_id AND (p_merged IS NULL OR p.lexeme = ANY (p_merged))
+        WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_merged)
         RETURNING p.lexeme, p.sign, p.entries
+    ),
+    removed_all AS (
+        DELETE FROM kbsearch.kb_postings AS p
+        WHERE p.org_id = p_org_id AND p_merged IS NULL
+        RETURNING p.lexeme, p.sign, p.entries
+    ),
+    removed AS (
+        SELECT w.lexeme, w.sign, w.entries FROM removed_words AS w
+        UNION ALL
+        SELECT a.lexeme, a.sign, a.entries FROM removed_all AS a
     ),
     net AS (
         SELECT e.lexeme, e.entry, sum(e.sign) AS copies

@@ -8,6 +8,7 @@ CREATE FUNCTION kbsearch.write_kb_entries_v1(
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
 SET enable_seqscan = off
+SET enable_bitmapscan = off
 SET jit = off
 AS $$
 DECLARE

@@ -10,6 +10,8 @@ SET plan_cache_mode = force_generic_plan
 SET jit = off
 SET extra_float_digits = 1
 SET enable_seqscan = off
+SET enable_hashjoin = on
+SET enable_mergejoin = on
 AS $$
 DECLARE
     v_plan kbsearch.kb_search_plan;

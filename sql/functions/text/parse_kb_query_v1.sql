@@ -1,3 +1,4 @@
+-- The first field is all words of the question, those in phrases too; each phrase and each exclusion has a field of its own for its word sequence.
 -- Syntax: words, "a phrase", -word, -"a phrase". A quotation mark without a partner and a minus that is not before a word mean nothing.
 CREATE FUNCTION kbsearch.parse_kb_query_v1(
     p_query_text text, p_language regconfig,
@@ -34,10 +35,17 @@ BEGIN
             array_agg(f.content ORDER BY f.n), array_agg(f.shape ORDER BY f.n)
         INTO v_fields, v_shapes
         FROM (
-            SELECT 0 AS n, coalesce(string_agg(p.piece, ' ' ORDER BY p.n), '') AS content, 'words' AS shape FROM pieces AS p WHERE p.shape = 'words'
+            SELECT 0 AS n, coalesce(string_agg(p.piece, ' ' ORDER BY p.n), '') AS content, 'words' AS shape FROM pieces AS p WHERE p.shape <> 'exclusion'
             UNION ALL
-            SELECT p.n, p.piece, p.shape FROM pieces AS p WHERE p.shape <> 'words'
+            SELECT min(p.n), p.piece, p.shape FROM pieces AS p WHERE p.shape <> 'words' GROUP BY p.shape, p.piece
         ) AS f;
+        IF cardinality(v_fields) > 101 THEN
+            -- far too many: not worth analysing
+            operators := to_jsonb(v_fields[2:]);
+            lexemes := '{}';
+            term_counts := '{}';
+            RETURN;
+        END IF;
     END IF;
     WITH words AS MATERIALIZED (
         SELECT a.field, a.n, a.part, a.form, a.lexeme, a.in_phrase, a.in_question, v_shapes[a.field] AS shape
@@ -46,7 +54,7 @@ BEGIN
     terms AS (
         SELECT w.lexeme, count(*) AS term_count
         FROM words AS w
-        WHERE w.lexeme IS NOT NULL AND w.in_question AND w.shape <> 'exclusion'
+        WHERE w.lexeme IS NOT NULL AND w.in_question AND w.shape = 'words'
         GROUP BY w.lexeme
     ),
     sequences AS (
@@ -64,7 +72,7 @@ BEGIN
         coalesce((SELECT array_agg(t.term_count ORDER BY t.lexeme) FROM terms AS t), '{}'),
         CASE
             WHEN EXISTS (SELECT 1 FROM terms) THEN NULL
-            WHEN EXISTS (SELECT 1 FROM words AS w WHERE w.shape <> 'exclusion') THEN 'stop_words_only'
+            WHEN EXISTS (SELECT 1 FROM words AS w WHERE w.shape = 'words') THEN 'stop_words_only'
             WHEN EXISTS (SELECT 1 FROM words) THEN 'only_exclusions'
             ELSE 'empty_query'
         END,
