@@ -77,26 +77,40 @@ CREATE FUNCTION kbsearch.analyze_kb_text_v1(p_fields text[], p_language regconfi
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  WITH folded AS (
-          SELECT given.field,
+          SELECT plain.field,
+             plain.is_mixed,
                  CASE
-                     WHEN (fold.form ~ '[\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]'::text) THEN regexp_replace(fold.form, '([\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]+)'::text, ' \1 '::text, 'g'::text)
-                     ELSE fold.form
+                     WHEN plain.is_mixed THEN regexp_replace(plain.form, '([\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]+)'::text, ' \1 '::text, 'g'::text)
+                     ELSE plain.form
                  END AS form
-            FROM (unnest(analyze_kb_text_v1.p_fields) WITH ORDINALITY given(content, field)
-              CROSS JOIN LATERAL ( SELECT (kbsearch.fold_kb_text_v1(given.content) COLLATE "C") AS form) fold)
-           WHERE (given.content <> ''::text)
+            FROM ( SELECT given.field,
+                     fold.form,
+                     ((octet_length(fold.form) <> char_length(fold.form)) AND (fold.form ~ '[\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]'::text)) AS is_mixed
+                    FROM (unnest(analyze_kb_text_v1.p_fields) WITH ORDINALITY given(content, field)
+                      CROSS JOIN LATERAL ( SELECT (kbsearch.fold_kb_text_v1(given.content) COLLATE "C") AS form
+                          OFFSET 0) fold)
+                   WHERE (given.content <> ''::text)
+                  OFFSET 0) plain
          ), runs AS MATERIALIZED (
-          SELECT folded.field,
+          SELECT run.field,
              run.n,
-             run.hit[1] AS form,
+             run.form,
                  CASE
-                     WHEN (run.hit[1] ~ '^[a-z0-9]+$'::text) THEN 'word'::text
-                     WHEN (run.hit[1] ~ '[-_./@:+#&]'::text) THEN 'compound'::text
-                     WHEN (run.hit[1] ~ '^[\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]'::text) THEN 'unspaced'::text
+                     WHEN (translate(run.form, '-_./@:+#&'::text, ''::text) <> run.form) THEN 'compound'::text
+                     WHEN (run.is_mixed AND (run.form ~ '^[\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]'::text)) THEN 'unspaced'::text
                      ELSE 'word'::text
                  END AS shape
-            FROM (folded
-              CROSS JOIN LATERAL regexp_matches((folded.form COLLATE "C"), '[^\u0001-\u002F\u003A-\u0040\u005B-\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]+(?:[-_./@:+#&]+[^\u0001-\u002F\u003A-\u0040\u005B-\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]+)*[+#]*'::text, 'g'::text) WITH ORDINALITY run(hit, n))
+            FROM ( SELECT folded.field,
+                     folded.is_mixed,
+                     run_1.n,
+                         CASE
+                             WHEN ((run_1.form ~~ '%+%'::text) OR (run_1.form ~~ '%#%'::text)) THEN ltrim("substring"(run_1.form, '^(.*[^\u0001-\u002F\u003A-\u0040\u005B-\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF][+#]*)'::text), '-_./@:+#&'::text)
+                             ELSE btrim(run_1.form, '-_./@:+#&'::text)
+                         END AS form
+                    FROM (folded
+                      CROSS JOIN LATERAL string_to_table(regexp_replace(folded.form, '[\u0001-\u0022\u0024\u0025\u0027-\u002A\u002C\u003B-\u003F\u005B-\u005E\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]+'::text, ' '::text, 'g'::text), ' '::text) WITH ORDINALITY run_1(form, n))
+                  OFFSET 0) run
+           WHERE (run.form <> ''::text)
          ), parts AS MATERIALIZED (
           SELECT runs.field,
              runs.n,
@@ -185,39 +199,40 @@ CREATE FUNCTION kbsearch.analyze_kb_text_v1(p_fields text[], p_language regconfi
             FROM characters
            WHERE (characters.next_form IS NOT NULL)
          ), dictionaries AS (
-          SELECT map.maptokentype,
-             map.mapseqno,
-             (map.mapdict)::regdictionary AS dictionary
+          SELECT array_agg((map.mapdict)::regdictionary ORDER BY map.mapseqno) FILTER (WHERE (map.maptokentype = 1)) AS ascii,
+             array_agg((map.mapdict)::regdictionary ORDER BY map.mapseqno) FILTER (WHERE (map.maptokentype = 2)) AS other
             FROM pg_ts_config_map map
            WHERE ((map.mapcfg = (analyze_kb_text_v1.p_language)::oid) AND (map.maptokentype = ANY (ARRAY[1, 2])))
-         ), stemmed AS MATERIALIZED (
-          SELECT DISTINCT ON (forms.form) forms.form,
-             analysis.lexemes
-            FROM ((( SELECT DISTINCT "left"(tokens_1.form, 64) AS form
-                    FROM tokens tokens_1
-                   WHERE tokens_1.stem) forms
-              JOIN dictionaries ON ((dictionaries.maptokentype =
-                 CASE
-                     WHEN (octet_length(forms.form) = char_length(forms.form)) THEN 1
-                     ELSE 2
-                 END)))
-              CROSS JOIN LATERAL ( SELECT ts_lexize(dictionaries.dictionary, forms.form) AS lexemes) analysis)
-           WHERE (analysis.lexemes IS NOT NULL)
-           ORDER BY forms.form, dictionaries.mapseqno
          )
-  SELECT tokens.field,
-     tokens.n,
-     tokens.part,
-     "left"(tokens.form, 64) AS "left",
-     (
+  SELECT words.field,
+     words.n,
+     words.part,
+     words.form,
+     ((
          CASE
-             WHEN tokens.stem THEN stemmed.lexemes[1]
-             ELSE tokens.form
-         END COLLATE "C") AS form,
-     tokens.in_phrase,
-     tokens.in_question
-    FROM (tokens
-      LEFT JOIN stemmed ON ((tokens.stem AND (stemmed.form = "left"(tokens.form, 64)))));
+             WHEN (NOT words.stem) THEN ARRAY[words.form]
+             WHEN (octet_length(words.form) = char_length(words.form)) THEN COALESCE(ts_lexize(( SELECT dictionaries.ascii[1] AS ascii
+                FROM dictionaries), words.form), ts_lexize(( SELECT dictionaries.ascii[2] AS ascii
+                FROM dictionaries), words.form), ts_lexize(( SELECT dictionaries.ascii[3] AS ascii
+                FROM dictionaries), words.form), ts_lexize(( SELECT dictionaries.ascii[4] AS ascii
+                FROM dictionaries), words.form))
+             ELSE COALESCE(ts_lexize(( SELECT dictionaries.other[1] AS other
+                FROM dictionaries), words.form), ts_lexize(( SELECT dictionaries.other[2] AS other
+                FROM dictionaries), words.form), ts_lexize(( SELECT dictionaries.other[3] AS other
+                FROM dictionaries), words.form), ts_lexize(( SELECT dictionaries.other[4] AS other
+                FROM dictionaries), words.form))
+         END)[1] COLLATE "C") AS "coalesce",
+     words.in_phrase,
+     words.in_question
+    FROM ( SELECT tokens.field,
+             tokens.n,
+             tokens.part,
+             "left"(tokens.form, 64) AS form,
+             tokens.stem,
+             tokens.in_phrase,
+             tokens.in_question
+            FROM tokens
+          OFFSET 0) words;
 END;
 
 -- Name: FUNCTION analyze_kb_text_v1(p_fields text[], p_language regconfig); Type: COMMENT; Schema: kbsearch; Owner: -
@@ -252,7 +267,8 @@ BEGIN
     SELECT least(100000, greatest(1, round(0.85 * sum(s.occurrence_count) / nullif(sum(s.chunk_count), 0))))::integer
     INTO v_reference_length
     FROM kbsearch.kb_corpus_stats AS s
-    WHERE s.org_id = p_org_id;
+    WHERE s.org_id = p_org_id
+    HAVING sum(s.chunk_count) > 0;
     UPDATE kbsearch.organizations AS o
     SET reference_length = v_reference_length
     WHERE o.id = p_org_id AND v_reference_length IS NOT NULL AND o.reference_length <> v_reference_length;
@@ -270,22 +286,31 @@ CREATE FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
-DECLARE
-    v_segments bigint[];
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'));
-    SELECT array_agg(s.segment_id) INTO v_segments FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id;
-    RETURN kbsearch.merge_kb_segments_v1(p_org_id, coalesce(v_segments, '{}'));
+    RETURN kbsearch.merge_kb_entries_v1(p_org_id, NULL, '{}', '{}', '{}', 0, 0);
 END
 $$;
 
 -- Name: FUNCTION compact_kb_postings_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) IS 'Merges all segments of an organisation into one: less to read after many small writes. Changes no score; safe beside readers and writers; for a scheduler, once a day or after some thousand edits. Returns the number of posting rows. KBORG.';
+COMMENT ON FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) IS 'Merges all of an organisation''s postings: less to read after many small writes by several writers at a time. Changes no score; safe beside readers and writers; for a scheduler, once a day or after some thousand edits. Returns the number of posting rows. KBORG.';
+
+-- Name: count_kb_chunk_statements_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.count_kb_chunk_statements_v1() RETURNS integer
+    LANGUAGE sql STABLE PARALLEL RESTRICTED
+    BEGIN ATOMIC
+ SELECT (COALESCE(NULLIF(current_setting('kbsearch.chunk_statements'::text, true), ''::text), '0'::text))::integer AS "coalesce";
+END;
+
+-- Name: FUNCTION count_kb_chunk_statements_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.count_kb_chunk_statements_v1() IS 'How many statements that write chunks are running in this session, triggers of theirs included.';
 
 -- Name: count_kb_dimensions_v1(public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -442,7 +467,6 @@ CREATE FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_co
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
     AS $$
 BEGIN
     WITH words AS MATERIALIZED (
@@ -469,10 +493,10 @@ BEGIN
     INTO lexemes, term_counts, occurrence_count, phrase_text
     FROM (
         SELECT
-            array_agg(m.lexeme ORDER BY m.lexeme) AS lexemes,
-            array_agg(m.term_count ORDER BY m.lexeme) AS term_counts,
+            array_agg(m.lexeme) AS lexemes,
+            array_agg(m.term_count) AS term_counts,
             sum(m.occurrences)::integer AS occurrence_count
-        FROM terms AS m
+        FROM (SELECT s.lexeme, s.term_count, s.occurrences FROM terms AS s ORDER BY s.lexeme COLLATE "C" ASC) AS m
     ) AS t;
 END
 $$;
@@ -499,6 +523,7 @@ CREATE TABLE kbsearch.kb_article_chunks (
     org_id bigint NOT NULL,
     id bigint NOT NULL,
     article_id bigint NOT NULL,
+    article_version integer DEFAULT 0 NOT NULL,
     chunk_no integer DEFAULT 0 NOT NULL,
     heading text,
     content text DEFAULT ''::text NOT NULL,
@@ -510,11 +535,12 @@ CREATE TABLE kbsearch.kb_article_chunks (
     occurrence_count integer DEFAULT 0 NOT NULL,
     phrase_text text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
     CONSTRAINT kb_article_chunks_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint)))
-);
+)
+WITH (toast_tuple_target='4080');
 
 -- Name: TABLE kb_article_chunks; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: title, language and searchable are copies of the article''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title, language and searchable are copies of the article''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
 
 -- Name: find_kb_phrase_v1(bigint, text, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -540,6 +566,62 @@ END;
 -- Name: FUNCTION find_kb_phrase_v1(p_org_id bigint, p_words text, p_lexemes text[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_words text, p_lexemes text[]) IS 'Articles with a searchable chunk whose word sequence (title, heading or content) contains p_words, a phrase as in phrase_text. p_lexemes: its distinct lexemes, by which chunks are found; empty: all chunks are read.';
+
+-- Name: fuse_kb_rrf_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_hashjoin TO 'on'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH vector_best AS (
+        SELECT DISTINCT ON (v.article_id) v.article_id, v.chunk_id, v.score, v.similarity
+        FROM kbsearch.fuse_kb_weighted_v1(
+            p_org_id, p_space_id, p_embedding, NULL, NULL, false, p_allowed, p_uses_vector, false, false, 1, 0
+        ) AS v
+        ORDER BY v.article_id ASC, v.score DESC, v.chunk_id ASC
+    ),
+    keyword_best AS (
+        SELECT DISTINCT ON (k.article_id) k.article_id, k.chunk_id, k.raw
+        FROM kbsearch.fuse_kb_weighted_v1(
+            p_org_id, NULL, NULL, p_lexemes, p_term_weights, p_counts_terms, p_allowed, false, p_uses_keyword, p_dense, 0, 0
+        ) AS k
+        ORDER BY k.article_id ASC, k.raw DESC, k.chunk_id ASC
+    ),
+    ranked AS (
+        SELECT
+            coalesce(v.article_id, k.article_id) AS article_id,
+            v.chunk_id AS vector_chunk_id,
+            k.chunk_id AS keyword_chunk_id,
+            coalesce(round(1e9::double precision * p_vector_weight / (p_rrf_k + v.leg_rank))::bigint, 0) AS vector_part,
+            coalesce(round(1e9::double precision * p_keyword_weight / (p_rrf_k + k.leg_rank))::bigint, 0) AS keyword_part,
+            v.similarity,
+            k.raw
+        FROM (SELECT b.article_id, b.chunk_id, b.similarity, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM vector_best AS b) AS v
+        FULL JOIN (SELECT b.article_id, b.chunk_id, b.raw, rank() OVER (ORDER BY b.raw DESC) AS leg_rank FROM keyword_best AS b) AS k
+            ON k.article_id = v.article_id
+    )
+    SELECT
+        r.article_id,
+        CASE
+            WHEN r.vector_part > r.keyword_part THEN r.vector_chunk_id
+            WHEN r.vector_part < r.keyword_part THEN r.keyword_chunk_id
+            ELSE least(r.vector_chunk_id, r.keyword_chunk_id)
+        END,
+        r.vector_part + r.keyword_part,
+        r.similarity,
+        r.raw
+    FROM ranked AS r;
+END
+$$;
+
+-- Name: FUNCTION fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer) IS 'Every article that a leg found, scored in billionths: the sum over the legs that found it of round(1e9 * weight / (k + rank)), rank being its competition rank there (Cormack, Clarke and Buettcher 2009). chunk_id: the best chunk of the leg that gave more, the lower id where both gave the same; similarity and raw: the best of each leg.';
 
 -- Name: match_kb_keyword_v1(bigint, text[], double precision[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -632,59 +714,6 @@ END;
 
 COMMENT ON FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision) IS 'Every chunk that a leg found, scored in billionths: round(max(0, similarity in millionths) * p_vector_unit) + round(raw * p_keyword_unit). A leg that takes no part adds nothing.';
 
--- Name: fuse_kb_rrf_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
-    LANGUAGE sql STABLE PARALLEL SAFE
-    BEGIN ATOMIC
- WITH vector_best AS (
-          SELECT DISTINCT ON (v.article_id) v.article_id,
-             v.chunk_id,
-             v.score,
-             v.similarity
-            FROM kbsearch.fuse_kb_weighted_v1(fuse_kb_rrf_v1.p_org_id, fuse_kb_rrf_v1.p_space_id, fuse_kb_rrf_v1.p_embedding, NULL::text[], NULL::double precision[], false, fuse_kb_rrf_v1.p_allowed, fuse_kb_rrf_v1.p_uses_vector, false, false, (1)::double precision, (0)::double precision) v(article_id, chunk_id, score, similarity, raw)
-           ORDER BY v.article_id, v.score DESC, v.chunk_id
-         ), keyword_best AS (
-          SELECT DISTINCT ON (k.article_id) k.article_id,
-             k.chunk_id,
-             k.raw
-            FROM kbsearch.fuse_kb_weighted_v1(fuse_kb_rrf_v1.p_org_id, NULL::bigint, NULL::public.vector, fuse_kb_rrf_v1.p_lexemes, fuse_kb_rrf_v1.p_term_weights, fuse_kb_rrf_v1.p_counts_terms, fuse_kb_rrf_v1.p_allowed, false, fuse_kb_rrf_v1.p_uses_keyword, fuse_kb_rrf_v1.p_dense, (0)::double precision, (0)::double precision) k(article_id, chunk_id, score, similarity, raw)
-           ORDER BY k.article_id, k.raw DESC, k.chunk_id
-         ), ranked AS (
-          SELECT COALESCE(v.article_id, k.article_id) AS article_id,
-             v.chunk_id AS vector_chunk_id,
-             k.chunk_id AS keyword_chunk_id,
-             COALESCE((round(((('1000000000'::numeric)::double precision * fuse_kb_rrf_v1.p_vector_weight) / ((fuse_kb_rrf_v1.p_rrf_k + v.leg_rank))::double precision)))::bigint, (0)::bigint) AS vector_part,
-             COALESCE((round(((('1000000000'::numeric)::double precision * fuse_kb_rrf_v1.p_keyword_weight) / ((fuse_kb_rrf_v1.p_rrf_k + k.leg_rank))::double precision)))::bigint, (0)::bigint) AS keyword_part,
-             v.similarity,
-             k.raw
-            FROM (( SELECT b.article_id,
-                     b.chunk_id,
-                     b.similarity,
-                     rank() OVER (ORDER BY b.score DESC) AS leg_rank
-                    FROM vector_best b) v
-              FULL JOIN ( SELECT b.article_id,
-                     b.chunk_id,
-                     b.raw,
-                     rank() OVER (ORDER BY b.raw DESC) AS leg_rank
-                    FROM keyword_best b) k ON ((k.article_id = v.article_id)))
-         )
-  SELECT r.article_id,
-         CASE
-             WHEN (r.vector_part > r.keyword_part) THEN r.vector_chunk_id
-             WHEN (r.vector_part < r.keyword_part) THEN r.keyword_chunk_id
-             ELSE LEAST(r.vector_chunk_id, r.keyword_chunk_id)
-         END AS "least",
-     (r.vector_part + r.keyword_part),
-     r.similarity,
-     r.raw
-    FROM ranked r;
-END;
-
--- Name: FUNCTION fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer) IS 'Every article that a leg found, scored in billionths: the sum over the legs that found it of round(1e9 * weight / (k + rank)), rank being its competition rank there (Cormack, Clarke and Buettcher 2009). chunk_id: the best chunk of the leg that gave more, the lower id where both gave the same; similarity and raw: the best of each leg.';
-
 -- Name: has_kb_direction_v1(public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.has_kb_direction_v1(p_embedding public.vector) RETURNS boolean
@@ -760,28 +789,6 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.insert_kb_embeddings_v1(p_org_id bigint, p_article_id bigint, p_space_id bigint, p_chunks jsonb) IS 'Stores the embeddings of upsert_kb_article_v1''s p_chunks for the chunks just inserted. KBVEC: one has no direction; KBDIM.';
 
--- Name: kb_articles_changed_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.kb_articles_changed_v1() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE kbsearch.kb_article_chunks AS c
-    SET searchable = n.published
-    FROM new_rows AS n
-    INNER JOIN old_rows AS o ON o.org_id = n.org_id AND o.id = n.id
-    WHERE
-        c.org_id = n.org_id AND c.article_id = n.id
-        AND (o.title IS DISTINCT FROM n.title OR o.published <> n.published OR o.language IS DISTINCT FROM n.language);
-    RETURN NULL;
-END
-$$;
-
--- Name: FUNCTION kb_articles_changed_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.kb_articles_changed_v1() IS 'Trigger, after update of kb_articles: updates the chunks of articles whose title, published or language changed, so that they copy them again.';
-
 -- Name: kb_articles_guard_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.kb_articles_guard_v1() RETURNS trigger
@@ -794,6 +801,8 @@ BEGIN
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', OLD.org_id, 'article_id', OLD.id)::text,
                 HINT = 'Insert the article into the other organisation and delete this one.';
     END IF;
+    NEW.version := OLD.version
+        + (NEW.title IS DISTINCT FROM OLD.title OR NEW.language IS DISTINCT FROM OLD.language OR NEW.published <> OLD.published)::integer;
     IF NEW IS DISTINCT FROM OLD AND NEW.updated_at = OLD.updated_at THEN
         NEW.updated_at := now();
     END IF;
@@ -803,7 +812,23 @@ $$;
 
 -- Name: FUNCTION kb_articles_guard_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_articles_guard_v1() IS 'Trigger, before update of kb_articles: refuses another org_id (KBORG) and keeps updated_at.';
+COMMENT ON FUNCTION kbsearch.kb_articles_guard_v1() IS 'Trigger, before update of kb_articles: refuses another org_id (KBORG), counts version up where title, language or published change (the chunks follow by their foreign key), and keeps updated_at.';
+
+-- Name: kb_chunks_begin_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.kb_chunks_begin_v1() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+BEGIN
+    PERFORM set_config('kbsearch.chunk_statements', (kbsearch.count_kb_chunk_statements_v1() + TG_ARGV[0]::integer)::text, true);
+    RETURN NULL;
+END
+$$;
+
+-- Name: FUNCTION kb_chunks_begin_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.kb_chunks_begin_v1() IS 'Trigger, first before (TG_ARGV[0] 1) and last after (-1) every statement that inserts, updates or deletes chunks: counts those that are running.';
 
 -- Name: kb_chunks_describe_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -815,6 +840,7 @@ DECLARE
     v_title text;
     v_language regconfig;
     v_published boolean;
+    v_described record;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id OR NEW.id <> OLD.id THEN
@@ -823,18 +849,29 @@ BEGIN
                     HINT = 'Insert a new chunk and delete this one.';
         END IF;
     END IF;
-    IF octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')) > 262144 THEN
+    IF octet_length(NEW.content) + coalesce(octet_length(NEW.heading), 0) > 262144 THEN
         RAISE EXCEPTION 'a chunk of % bytes is too large: at most 262144 bytes of content and heading', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, ''))
             USING ERRCODE = 'KBCHK', DETAIL = jsonb_build_object('org_id', NEW.org_id, 'article_id', NEW.article_id, 'chunk_no', NEW.chunk_no,
                     'bytes', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')), 'maximum_bytes', 262144)::text,
                 HINT = 'Split the text into several chunks, a few paragraphs each.';
     END IF;
-    SELECT a.title, coalesce(a.language, o.language), a.published
-    INTO v_title, v_language, v_published
+    -- Another language of the organisation waits for this transaction, or this statement for it and then reads the new one. The setting says that
+    -- the lock is held; both end with the transaction, or with the savepoint since which they were made.
+    IF current_setting('kbsearch.locked_org_id', true) IS DISTINCT FROM NEW.org_id::text THEN
+        PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(NEW.org_id, 'writers'));
+        IF current_setting('transaction_isolation') <> 'read committed' THEN
+            -- a snapshot older than the change fails here (40001)
+            PERFORM 1 FROM kbsearch.organizations AS o WHERE o.id = NEW.org_id FOR SHARE;
+        END IF;
+        PERFORM set_config('kbsearch.locked_org_id', NEW.org_id::text, true);
+    END IF;
+    SELECT a.version, a.title, coalesce(a.language, o.language), a.published
+    INTO NEW.article_version, v_title, v_language, v_published
     FROM kbsearch.kb_articles AS a
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
     WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
-    FOR SHARE OF a;
+    FOR KEY SHARE OF a;
+    NEW.article_version := coalesce(NEW.article_version, 0);
     NEW.searchable := coalesce(v_published, false);
     IF
         TG_OP = 'UPDATE' AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
@@ -850,9 +887,11 @@ BEGIN
     END IF;
     NEW.title := v_title;
     NEW.language := v_language;
-    SELECT d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text
-    INTO NEW.lexemes, NEW.term_counts, NEW.occurrence_count, NEW.phrase_text
-    FROM kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language) AS d;
+    v_described := kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language);
+    NEW.lexemes := v_described.lexemes;
+    NEW.term_counts := v_described.term_counts;
+    NEW.occurrence_count := v_described.occurrence_count;
+    NEW.phrase_text := v_described.phrase_text;
     IF NEW.occurrence_count > 16000 THEN
         RAISE EXCEPTION 'a chunk of % words is too large: at most 16000, its title and heading included', NEW.occurrence_count
             USING ERRCODE = 'KBCHK', DETAIL = jsonb_build_object('org_id', NEW.org_id, 'article_id', NEW.article_id, 'chunk_no', NEW.chunk_no,
@@ -865,7 +904,7 @@ $$;
 
 -- Name: FUNCTION kb_chunks_describe_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: locks the article (FOR SHARE), copies its title, language and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
 
 -- Name: kb_chunks_truncated_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -874,7 +913,12 @@ CREATE FUNCTION kbsearch.kb_chunks_truncated_v1() RETURNS trigger
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 BEGIN
-    TRUNCATE kbsearch.kb_postings, kbsearch.kb_corpus_stats;
+    BEGIN
+        TRUNCATE kbsearch.kb_postings, kbsearch.kb_corpus_stats;
+    EXCEPTION WHEN object_in_use THEN
+        -- kb_corpus_stats is in the same TRUNCATE … CASCADE, and empty
+        TRUNCATE kbsearch.kb_postings;
+    END;
     RETURN NULL;
 END
 $$;
@@ -892,62 +936,100 @@ CREATE FUNCTION kbsearch.kb_chunks_written_v1() RETURNS trigger
     AS $$
 DECLARE
     v_sign CONSTANT smallint := TG_ARGV[0]::smallint;
+    v_is_small CONSTANT boolean := (SELECT count(*) <= 256 FROM (SELECT FROM written LIMIT 257) AS w);
     v_segment bigint;
-    v_unchanged bigint[] := '{}';
     v_org_id bigint;
+    v_lexemes text[];
+    v_entries bigint[];
+    v_signs smallint[];
+    v_chunk_count bigint;
+    v_occurrence_count bigint;
 BEGIN
-    IF TG_OP = 'UPDATE' THEN
-        SELECT coalesce(array_agg(w.id), '{}') INTO v_unchanged
-        FROM written AS w
-        INNER JOIN other AS o ON o.org_id = w.org_id AND o.id = w.id
-        WHERE
-            o.searchable = w.searchable
-            AND (NOT w.searchable OR (o.occurrence_count = w.occurrence_count AND o.lexemes = w.lexemes AND o.term_counts = w.term_counts));
-        IF v_sign = 1 THEN
-            UPDATE kbsearch.kb_article_embeddings AS e
-            SET searchable = w.searchable
-            FROM written AS w
-            WHERE e.org_id = w.org_id AND e.article_id = w.article_id AND e.chunk_id = w.id AND e.searchable <> w.searchable;
-        END IF;
+    IF TG_OP = 'UPDATE' AND v_sign = 1 AND v_is_small THEN
+        -- done with the old rows
+        RETURN NULL;
     END IF;
     FOR v_org_id IN
-        SELECT DISTINCT o.id
-        FROM written AS w
-        INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
-        WHERE w.searchable AND w.id <> ALL (v_unchanged)
-        ORDER BY o.id
+        SELECT DISTINCT o.id FROM written AS w INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id ORDER BY o.id
     LOOP
         PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(v_org_id, 'writers'));
         IF current_setting('transaction_isolation') <> 'read committed' THEN
             -- a snapshot older than a change of reference_length fails here (40001) instead of writing entries of the old one
             PERFORM 1 FROM kbsearch.organizations AS o WHERE o.id = v_org_id FOR SHARE;
         END IF;
-        v_segment := nextval('kbsearch.kb_segment_seq');
-        WITH rows_of_org AS MATERIALIZED (
-            SELECT w.id, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length
-            FROM written AS w
-            INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
-            WHERE w.org_id = v_org_id AND w.searchable AND w.id <> ALL (v_unchanged)
-        ),
-        entries AS (
-            SELECT t.lexeme, (r.id << 12) | kbsearch.bm25_impact_v1(t.term_count, r.occurrence_count, r.reference_length) AS entry
-            FROM rows_of_org AS r
-            CROSS JOIN LATERAL unnest(r.lexemes, r.term_counts) AS t (lexeme, term_count)
-        ),
-        numbered AS (
-            SELECT e.lexeme, e.entry, (row_number() OVER (PARTITION BY e.lexeme ORDER BY e.entry) - 1) / 200 AS block FROM entries AS e
-        ),
-        posted AS (
+        IF v_is_small THEN
+            IF TG_OP = 'UPDATE' THEN
+                SELECT array_agg(e.lexeme), array_agg(e.entry), array_agg(e.sign) INTO v_lexemes, v_entries, v_signs
+                FROM (
+                    SELECT c.lexeme, c.entry, c.sign
+                    FROM written AS w
+                    INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
+                    CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
+                        w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, -1::smallint
+                    ) AS c
+                    WHERE w.org_id = v_org_id
+                    UNION ALL
+                    SELECT c.lexeme, c.entry, c.sign
+                    FROM other AS w
+                    INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
+                    CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
+                        w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, 1::smallint
+                    ) AS c
+                    WHERE w.org_id = v_org_id
+                ) AS e;
+                SELECT sum(s.sign), sum(s.sign * s.occurrence_count) INTO v_chunk_count, v_occurrence_count
+                FROM (
+                    SELECT -1 AS sign, w.occurrence_count FROM written AS w WHERE w.org_id = v_org_id AND w.searchable
+                    UNION ALL
+                    SELECT 1, w.occurrence_count FROM other AS w WHERE w.org_id = v_org_id AND w.searchable
+                ) AS s;
+            ELSE
+                SELECT array_agg(c.lexeme), array_agg(c.entry), array_agg(c.sign) INTO v_lexemes, v_entries, v_signs
+                FROM written AS w
+                INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
+                CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
+                    w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, v_sign
+                ) AS c
+                WHERE w.org_id = v_org_id;
+                SELECT v_sign * count(*), v_sign * coalesce(sum(w.occurrence_count), 0) INTO v_chunk_count, v_occurrence_count
+                FROM written AS w
+                WHERE w.org_id = v_org_id AND w.searchable;
+            END IF;
+            -- what an update did not change
+            SELECT array_agg(n.lexeme), array_agg(n.entry), array_agg(n.sign) INTO v_lexemes, v_entries, v_signs
+            FROM (
+                SELECT e.lexeme, e.entry, sum(e.sign)::smallint AS sign
+                FROM unnest(v_lexemes, v_entries, v_signs) AS e (lexeme, entry, sign)
+                GROUP BY e.lexeme, e.entry
+                HAVING sum(e.sign) <> 0
+            ) AS n;
+            IF v_lexemes IS NOT NULL OR coalesce(v_chunk_count, 0) <> 0 OR coalesce(v_occurrence_count, 0) <> 0 THEN
+                PERFORM kbsearch.write_kb_entries_v1(
+                    v_org_id, coalesce(v_lexemes, '{}'), coalesce(v_entries, '{}'), coalesce(v_signs, '{}'),
+                    coalesce(v_chunk_count, 0), coalesce(v_occurrence_count, 0)
+                );
+            END IF;
+        ELSE
+            v_segment := nextval('kbsearch.kb_segment_seq');
+            WITH numbered AS (
+                SELECT c.lexeme, c.entry, (row_number() OVER (PARTITION BY c.lexeme ORDER BY c.entry) - 1) / 200 AS block
+                FROM written AS w
+                INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
+                CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
+                    w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, v_sign
+                ) AS c
+                WHERE w.org_id = v_org_id
+            )
             INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
             SELECT v_org_id, n.lexeme, min(n.entry) >> 12, v_segment, v_sign, max(n.entry & 4095), count(*), array_agg(n.entry ORDER BY n.entry)
             FROM numbered AS n
-            GROUP BY n.lexeme, n.block
-            RETURNING 1
-        )
-        INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count, posting_rows)
-        SELECT v_org_id, v_segment, v_sign * count(*), v_sign * sum(r.occurrence_count), (SELECT count(*) FROM posted)
-        FROM rows_of_org AS r;
-        PERFORM kbsearch.merge_kb_small_segments_v1(v_org_id);
+            GROUP BY n.lexeme, n.block;
+            INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count)
+            SELECT v_org_id, v_segment, v_sign * count(*), v_sign * sum(w.occurrence_count)
+            FROM written AS w
+            WHERE w.org_id = v_org_id AND w.searchable
+            HAVING count(*) > 0;
+        END IF;
     END LOOP;
     RETURN NULL;
 END
@@ -955,7 +1037,7 @@ $$;
 
 -- Name: FUNCTION kb_chunks_written_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_chunks_written_v1() IS 'Trigger, after insert, update or delete of chunks, once a statement: adds a segment with the entries of the written rows, of sign TG_ARGV[0], for each organisation; passes searchable on to the embeddings.';
+COMMENT ON FUNCTION kbsearch.kb_chunks_written_v1() IS 'Trigger, after insert, update or delete of chunks, once a statement: adds the entries of the written rows, of sign TG_ARGV[0], to the postings and statistics of their organisations.';
 
 -- Name: kb_embeddings_check_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -982,11 +1064,11 @@ BEGIN
                     'given', v_given, 'expected', v_dimensions)::text,
                 HINT = 'Embed with the model of the space, or insert a space for this model.';
     END IF;
-    -- the lock keeps the chunk as it is until commit: publishing and unpublishing wait and then update this row too
+    -- the lock keeps the chunk's key, which searchable is part of: publishing and unpublishing wait and then update this row too
     SELECT c.searchable INTO NEW.searchable
     FROM kbsearch.kb_article_chunks AS c
     WHERE c.org_id = NEW.org_id AND c.id = NEW.chunk_id
-    FOR SHARE OF c;
+    FOR KEY SHARE OF c;
     NEW.searchable := coalesce(NEW.searchable, false);
     RETURN NEW;
 END
@@ -1118,6 +1200,22 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.kb_organizations_removed_v1() IS 'Trigger, after delete from organizations: removes the derived rows. There is no foreign key for it, because the cascade to the chunks would then still write postings.';
 
+-- Name: list_kb_chunk_entries_v1(bigint, boolean, text[], smallint[], bigint, bigint, smallint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_chunk_entries_v1(p_chunk_id bigint, p_searchable boolean, p_lexemes text[], p_term_counts smallint[], p_length bigint, p_reference_length bigint, p_sign smallint) RETURNS TABLE(lexeme text, entry bigint, sign smallint)
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT t.lexeme,
+     ((list_kb_chunk_entries_v1.p_chunk_id << 12) | kbsearch.bm25_impact_v1((t.term_count)::bigint, list_kb_chunk_entries_v1.p_length, list_kb_chunk_entries_v1.p_reference_length)),
+     list_kb_chunk_entries_v1.p_sign AS p_sign
+    FROM UNNEST(list_kb_chunk_entries_v1.p_lexemes, list_kb_chunk_entries_v1.p_term_counts) t(lexeme, term_count)
+   WHERE list_kb_chunk_entries_v1.p_searchable;
+END;
+
+-- Name: FUNCTION list_kb_chunk_entries_v1(p_chunk_id bigint, p_searchable boolean, p_lexemes text[], p_term_counts smallint[], p_length bigint, p_reference_length bigint, p_sign smallint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_chunk_entries_v1(p_chunk_id bigint, p_searchable boolean, p_lexemes text[], p_term_counts smallint[], p_length bigint, p_reference_length bigint, p_sign smallint) IS 'The entries of one chunk, from the columns of its row alone: lexeme, chunk_id << 12 | impact, and the sign given. None where it is not searchable.';
+
 -- Name: organizations; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.organizations (
@@ -1141,12 +1239,12 @@ COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search conf
 CREATE FUNCTION kbsearch.list_kb_entries_v1(p_org_id bigint) RETURNS TABLE(lexeme text, entry bigint)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT t.lexeme,
-     ((c.id << 12) | kbsearch.bm25_impact_v1((t.term_count)::bigint, (c.occurrence_count)::bigint, (o.reference_length)::bigint))
+ SELECT e.lexeme,
+     e.entry
     FROM ((kbsearch.kb_article_chunks c
       JOIN kbsearch.organizations o ON ((o.id = c.org_id)))
-      CROSS JOIN LATERAL UNNEST(c.lexemes, c.term_counts) t(lexeme, term_count))
-   WHERE ((c.org_id = list_kb_entries_v1.p_org_id) AND c.searchable);
+      CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(c.id, c.searchable, c.lexemes, c.term_counts, (c.occurrence_count)::bigint, (o.reference_length)::bigint, (1)::smallint) e(lexeme, entry, sign))
+   WHERE (c.org_id = list_kb_entries_v1.p_org_id);
 END;
 
 -- Name: FUNCTION list_kb_entries_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
@@ -1180,30 +1278,51 @@ CREATE FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_e
     SET work_mem TO '64MB'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
     SET enable_nestloop TO 'off'
     SET enable_mergejoin TO 'off'
     SET enable_memoize TO 'off'
     SET max_parallel_workers_per_gather TO '0'
     AS $$
 #variable_conflict use_column
+DECLARE
+    -- variables are read faster than fields, and some are read for every row
+    v_org_id CONSTANT bigint := p_plan.org_id;
+    v_space_id CONSTANT bigint := p_plan.space_id;
+    v_known_lexemes CONSTANT text[] := p_plan.known_lexemes;
+    v_term_weights CONSTANT double precision[] := p_plan.term_weights;
+    v_counts_terms CONSTANT boolean := p_plan.counts_terms;
+    v_allowed CONSTANT bigint[] := p_plan.allowed;
+    v_uses_vector CONSTANT boolean := p_plan.uses_vector;
+    v_uses_keyword CONSTANT boolean := p_plan.uses_keyword;
+    v_dense CONSTANT boolean := p_plan.dense;
+    v_fusion CONSTANT text := p_plan.fusion;
+    v_vector_weight CONSTANT double precision := p_plan.vector_weight;
+    v_keyword_weight CONSTANT double precision := p_plan.keyword_weight;
+    v_rrf_k CONSTANT integer := p_plan.rrf_k;
+    v_min_score CONSTANT double precision := p_plan.min_score;
+    v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
+    v_vector_unit CONSTANT double precision := CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000;
+    v_keyword_unit CONSTANT double precision := CASE WHEN p_plan.uses_vector THEN p_plan.keyword_weight ELSE 1 END * 1e9 / p_plan.keyword_bound;
 BEGIN
     RETURN QUERY
     WITH fused AS (
         SELECT w.article_id, w.chunk_id, w.score, w.similarity, w.raw
         FROM kbsearch.fuse_kb_weighted_v1(
-            p_plan.org_id, p_plan.space_id, p_embedding, p_plan.known_lexemes, p_plan.term_weights, p_plan.counts_terms, p_plan.allowed,
-            p_plan.uses_vector, p_plan.uses_keyword, p_plan.dense,
-            CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000,
-            CASE WHEN p_plan.uses_vector THEN p_plan.keyword_weight ELSE 1 END * 1e9 / p_plan.keyword_bound
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
+            v_uses_vector, v_uses_keyword, v_dense,
+            v_vector_unit,
+            v_keyword_unit
         ) AS w
-        WHERE p_plan.fusion <> 'rrf'
+        WHERE v_fusion <> 'rrf'
         UNION ALL
         SELECT r.article_id, r.chunk_id, r.score, r.similarity, r.raw
         FROM kbsearch.fuse_kb_rrf_v1(
-            p_plan.org_id, p_plan.space_id, p_embedding, p_plan.known_lexemes, p_plan.term_weights, p_plan.counts_terms, p_plan.allowed,
-            p_plan.uses_vector, p_plan.uses_keyword, p_plan.dense, p_plan.vector_weight, p_plan.keyword_weight, p_plan.rrf_k
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
+            v_uses_vector, v_uses_keyword, v_dense, v_vector_weight, v_keyword_weight, v_rrf_k
         ) AS r
-        WHERE p_plan.fusion = 'rrf'
+        WHERE v_fusion = 'rrf'
     ),
     collapsed AS (
         SELECT DISTINCT ON (article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
@@ -1213,25 +1332,25 @@ BEGIN
     candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
         FROM collapsed AS c
-        WHERE p_plan.min_score IS NULL OR c.score / 1e9::double precision >= p_plan.min_score
+        WHERE v_min_score IS NULL OR c.score / 1e9::double precision >= v_min_score
     ),
     admitted AS (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
         FROM candidates AS c
-        WHERE p_plan.kind_quota IS NULL
+        WHERE v_kind_quota IS NULL
         UNION ALL
         SELECT q.article_id, q.chunk_id, q.score, q.similarity, q.raw
         FROM (
             SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw, a.kind,
                 row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
             FROM candidates AS c
-            INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_plan.org_id AND a.id = c.article_id
+            INNER JOIN kbsearch.kb_articles AS a ON a.org_id = v_org_id AND a.id = c.article_id
         ) AS q
         WHERE
-            p_plan.kind_quota IS NOT NULL
-            AND q.place_in_kind <= coalesce((p_plan.kind_quota ->> q.kind)::bigint, (p_plan.kind_quota ->> '*')::bigint, q.place_in_kind)
+            v_kind_quota IS NOT NULL
+            AND q.place_in_kind <= coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
-    counted AS (
+    counted AS MATERIALIZED (
         SELECT
             count(*) AS total,
             count(*) FILTER (WHERE m.score > p_after_score OR (m.score = p_after_score AND m.article_id <= p_after_article_id)) AS before
@@ -1244,10 +1363,10 @@ BEGIN
         ORDER BY score DESC, article_id ASC
         LIMIT p_limit OFFSET p_offset
     ),
-    groups AS (
+    groups AS MATERIALIZED (
         SELECT c.score, count(*) AS size
         FROM candidates AS c
-        WHERE c.score IN (SELECT p.score FROM page AS p)
+        WHERE c.score BETWEEN (SELECT min(p.score) FROM page AS p) AND (SELECT max(p.score) FROM page AS p)
         GROUP BY c.score
     )
     SELECT
@@ -1267,7 +1386,7 @@ COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan,
 -- Name: seal_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT translate(encode((substr(sha256(convert_to(p_payload, 'UTF8'::name)), 1, 9) || convert_to(p_payload, 'UTF8'::name)), 'base64'::text), '+/
 ='::text, '-_'::text) AS translate;
@@ -1291,6 +1410,7 @@ CREATE TABLE kbsearch.kb_articles (
     metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
     source_uri text,
     content_sha256 text,
+    version integer DEFAULT 1 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT kb_articles_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint))),
@@ -1300,7 +1420,7 @@ CREATE TABLE kbsearch.kb_articles (
 
 -- Name: TABLE kb_articles; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language NULL: the organisation''s.';
+COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language NULL: the organisation''s. version counts changes of what chunks copy (title, language, published).';
 
 -- Name: kb_source_kinds; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -1366,31 +1486,47 @@ END;
 
 COMMENT ON FUNCTION kbsearch.lock_kb_corpus_v1(p_org_id bigint, p_lock text) IS 'The key of an organisation''s advisory lock; p_lock: writers or maintenance.';
 
--- Name: merge_kb_segments_v1(bigint, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: merge_kb_entries_v1(bigint, text[], text[], bigint[], smallint[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.merge_kb_segments_v1(p_org_id bigint, p_segments bigint[]) RETURNS bigint
+CREATE FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
     SET jit TO 'off'
     AS $$
 DECLARE
     v_segment CONSTANT bigint := nextval('kbsearch.kb_segment_seq');
     v_rows bigint;
 BEGIN
-    WITH removed AS (
+    WITH removed_words AS (
         DELETE FROM kbsearch.kb_postings AS p
-        WHERE p.org_id = p_org_id AND p.segment_id = ANY (p_segments)
+        WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_merged)
         RETURNING p.lexeme, p.sign, p.entries
+    ),
+    removed_all AS (
+        DELETE FROM kbsearch.kb_postings AS p
+        WHERE p.org_id = p_org_id AND p_merged IS NULL
+        RETURNING p.lexeme, p.sign, p.entries
+    ),
+    removed AS (
+        SELECT w.lexeme, w.sign, w.entries FROM removed_words AS w
+        UNION ALL
+        SELECT a.lexeme, a.sign, a.entries FROM removed_all AS a
     ),
     net AS (
         SELECT e.lexeme, e.entry, sum(e.sign) AS copies
-        FROM (SELECT r.lexeme, r.sign, unnest(r.entries) AS entry FROM removed AS r) AS e
+        FROM (
+            SELECT r.lexeme, unnest(r.entries) AS entry, r.sign FROM removed AS r
+            UNION ALL
+            SELECT g.lexeme, g.entry, g.sign FROM unnest(p_lexemes, p_entries, p_signs) AS g (lexeme, entry, sign)
+        ) AS e
         GROUP BY e.lexeme, e.entry
         HAVING sum(e.sign) <> 0
     ),
     numbered AS (
         SELECT
-            n.lexeme,
+            n.lexeme COLLATE "C" AS lexeme,
             n.entry,
             sign(n.copies)::smallint AS sign,
             (row_number() OVER (PARTITION BY n.lexeme, sign(n.copies) ORDER BY n.entry) - 1) / 200 AS block
@@ -1398,90 +1534,38 @@ BEGIN
         CROSS JOIN LATERAL generate_series(1, abs(n.copies)) AS copy
     ),
     posted AS (
-        -- entries and removals get segments of their own: a block has one sign
         INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
-        SELECT
-            p_org_id, m.lexeme, min(m.entry) >> 12, CASE m.sign WHEN 1 THEN v_segment ELSE -v_segment END,
-            m.sign, max(m.entry & 4095), count(*), array_agg(m.entry ORDER BY m.entry)
+        SELECT p_org_id, m.lexeme, min(m.entry) >> 12, m.sign * v_segment, m.sign, max(m.entry & 4095), count(*), array_agg(m.entry ORDER BY m.entry)
         FROM numbered AS m
         GROUP BY m.lexeme, m.sign, m.block
-        RETURNING sign
-    ),
-    counted AS (
-        SELECT count(*) FILTER (WHERE i.sign = 1) AS added, count(*) FILTER (WHERE i.sign = -1) AS taken FROM posted AS i
-    ),
-    stats AS (
+        RETURNING 1
+    )
+    SELECT count(*) INTO v_rows FROM posted;
+    WITH removed AS (
         DELETE FROM kbsearch.kb_corpus_stats AS s
-        WHERE s.org_id = p_org_id AND s.segment_id = ANY (p_segments)
+        WHERE s.org_id = p_org_id AND p_merged IS DISTINCT FROM '{}'
         RETURNING s.chunk_count, s.occurrence_count
     ),
     summed AS (
-        SELECT coalesce(sum(t.chunk_count), 0)::bigint AS chunk_count, coalesce(sum(t.occurrence_count), 0)::bigint AS occurrence_count FROM stats AS t
-    ),
-    kept AS (
-        INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count, posting_rows)
-        SELECT p_org_id, v_segment, s.chunk_count, s.occurrence_count, c.added
-        FROM summed AS s, counted AS c
-        WHERE s.chunk_count <> 0 OR s.occurrence_count <> 0 OR c.added > 0
-        UNION ALL
-        SELECT p_org_id, -v_segment, 0, 0, c.taken
-        FROM counted AS c
-        WHERE c.taken > 0
+        SELECT coalesce(sum(t.chunk_count), 0) AS chunk_count, coalesce(sum(t.occurrence_count), 0) AS occurrence_count
+        FROM (SELECT r.chunk_count, r.occurrence_count FROM removed AS r UNION ALL SELECT p_chunk_count, p_occurrence_count) AS t
     )
-    SELECT c.added + c.taken INTO v_rows FROM counted AS c;
+    INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count)
+    SELECT p_org_id, v_segment, s.chunk_count, s.occurrence_count
+    FROM summed AS s
+    WHERE s.chunk_count <> 0 OR s.occurrence_count <> 0 OR cardinality(p_lexemes) > 0;
     RETURN v_rows;
 END
 $$;
 
--- Name: FUNCTION merge_kb_segments_v1(p_org_id bigint, p_segments bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.merge_kb_segments_v1(p_org_id bigint, p_segments bigint[]) IS 'Merges the given segments of an organisation into one and returns its number of posting rows. The caller holds the organisation''s maintenance lock. Changes no score.';
-
--- Name: merge_kb_small_segments_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.merge_kb_small_segments_v1(p_org_id bigint) RETURNS bigint
-    LANGUAGE plpgsql
-    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
-    AS $$
-DECLARE
-    v_segments bigint[];
-BEGIN
-    WITH ordered AS (
-        SELECT
-            s.segment_id,
-            s.posting_rows,
-            row_number() OVER (ORDER BY s.posting_rows ASC, s.segment_id ASC) AS n,
-            sum(s.posting_rows) OVER (ORDER BY s.posting_rows ASC, s.segment_id ASC) AS total
-        FROM kbsearch.kb_corpus_stats AS s
-        WHERE s.org_id = p_org_id
-    ),
-    stop AS (
-        SELECT min(o.n) AS n
-        FROM ordered AS o
-        WHERE o.total > 20000 OR (o.n > 32 AND o.posting_rows > 2 * (o.total - o.posting_rows))
-    )
-    SELECT array_agg(o.segment_id) INTO v_segments FROM ordered AS o, stop AS s WHERE o.n < coalesce(s.n, o.n + 1);
-    IF cardinality(v_segments) < 32 OR v_segments IS NULL THEN
-        RETURN 0;
-    END IF;
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RETURN 0;
-    END IF;
-    IF NOT pg_try_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance')) THEN
-        RETURN 0;
-    END IF;
-    RETURN kbsearch.merge_kb_segments_v1(p_org_id, v_segments);
-END
-$$;
-
--- Name: FUNCTION merge_kb_small_segments_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.merge_kb_small_segments_v1(p_org_id bigint) IS 'Merges an organisation''s small segments when there are 32 or more; returns the number of posting rows written, 0 where nothing was to do or another transaction merges. Changes no score.';
+COMMENT ON FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged (NULL: of all lexemes), and the counts to its statistics; returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
 
 -- Name: open_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) RETURNS text
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $_$
 DECLARE
@@ -1538,10 +1622,17 @@ BEGIN
             array_agg(f.content ORDER BY f.n), array_agg(f.shape ORDER BY f.n)
         INTO v_fields, v_shapes
         FROM (
-            SELECT 0 AS n, coalesce(string_agg(p.piece, ' ' ORDER BY p.n), '') AS content, 'words' AS shape FROM pieces AS p WHERE p.shape = 'words'
+            SELECT 0 AS n, coalesce(string_agg(p.piece, ' ' ORDER BY p.n), '') AS content, 'words' AS shape FROM pieces AS p WHERE p.shape <> 'exclusion'
             UNION ALL
-            SELECT p.n, p.piece, p.shape FROM pieces AS p WHERE p.shape <> 'words'
+            SELECT min(p.n), p.piece, p.shape FROM pieces AS p WHERE p.shape <> 'words' GROUP BY p.shape, p.piece
         ) AS f;
+        IF cardinality(v_fields) > 101 THEN
+            -- far too many: not worth analysing
+            operators := to_jsonb(v_fields[2:]);
+            lexemes := '{}';
+            term_counts := '{}';
+            RETURN;
+        END IF;
     END IF;
     WITH words AS MATERIALIZED (
         SELECT a.field, a.n, a.part, a.form, a.lexeme, a.in_phrase, a.in_question, v_shapes[a.field] AS shape
@@ -1550,7 +1641,7 @@ BEGIN
     terms AS (
         SELECT w.lexeme, count(*) AS term_count
         FROM words AS w
-        WHERE w.lexeme IS NOT NULL AND w.in_question AND w.shape <> 'exclusion'
+        WHERE w.lexeme IS NOT NULL AND w.in_question AND w.shape = 'words'
         GROUP BY w.lexeme
     ),
     sequences AS (
@@ -1568,12 +1659,13 @@ BEGIN
         coalesce((SELECT array_agg(t.term_count ORDER BY t.lexeme) FROM terms AS t), '{}'),
         CASE
             WHEN EXISTS (SELECT 1 FROM terms) THEN NULL
-            WHEN EXISTS (SELECT 1 FROM words AS w WHERE w.shape <> 'exclusion') THEN 'stop_words_only'
+            WHEN EXISTS (SELECT 1 FROM words AS w WHERE w.shape = 'words') THEN 'stop_words_only'
             WHEN EXISTS (SELECT 1 FROM words) THEN 'only_exclusions'
             ELSE 'empty_query'
         END,
         coalesce((
-            SELECT jsonb_agg(jsonb_build_object('shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.field) FROM sequences AS s
+            SELECT jsonb_agg(jsonb_build_object('shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.shape, s.words)
+            FROM (SELECT DISTINCT q.shape, q.words, q.lexemes FROM sequences AS q) AS s
         ), '[]'),
         coalesce((
             SELECT array_agg(f.content ORDER BY f.field)
@@ -1597,6 +1689,8 @@ CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text
     SET jit TO 'off'
     SET extra_float_digits TO '1'
     SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_mergejoin TO 'on'
     AS $_$
 DECLARE
     v_plan kbsearch.kb_search_plan;
@@ -1697,6 +1791,12 @@ BEGIN
     SELECT q.lexemes, q.term_counts, q.reason, q.operators, q.ignored
     INTO v_plan.lexemes, v_term_counts, v_reason, v_operators, v_plan.ignored
     FROM kbsearch.parse_kb_query_v1(p_query_text, v_language) AS q;
+
+    IF jsonb_array_length(v_operators) > 32 THEN
+        RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_operators)
+            USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_operators), 'maximum_operators', 32)::text,
+                HINT = 'Leave some out, or take their quotation marks and minus signs away.';
+    END IF;
 
     -- space and embedding
     v_plan.space_id := coalesce(p_space_id, v_active_space_id);
@@ -1831,6 +1931,11 @@ BEGIN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
+    IF kbsearch.count_kb_chunk_statements_v1() > 0 THEN
+        RAISE EXCEPTION 'the index cannot be rebuilt inside a statement that writes chunks'
+            USING ERRCODE = 'KBIDX', DETAIL = jsonb_build_object('org_id', p_org_id)::text,
+                HINT = 'Rebuild, or change reference_length, in a statement of its own.';
+    END IF;
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'));
     v_segment := nextval('kbsearch.kb_segment_seq');
     WITH removed AS (
@@ -1851,8 +1956,8 @@ BEGIN
         RETURNING 1
     ),
     kept AS (
-        INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count, posting_rows)
-        SELECT p_org_id, v_segment, count(*), coalesce(sum(c.occurrence_count), 0), (SELECT count(*) FROM posted)
+        INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count)
+        SELECT p_org_id, v_segment, count(*), sum(c.occurrence_count)
         FROM kbsearch.kb_article_chunks AS c
         WHERE c.org_id = p_org_id AND c.searchable
         HAVING count(*) > 0
@@ -1864,7 +1969,7 @@ $$;
 
 -- Name: FUNCTION rebuild_kb_index_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.rebuild_kb_index_v1(p_org_id bigint) IS 'Makes an organisation''s postings and statistics again from its chunks, for instance after a data-only restore. Safe beside readers and writers; changes no score of a sound index. Returns the number of posting rows. KBORG.';
+COMMENT ON FUNCTION kbsearch.rebuild_kb_index_v1(p_org_id bigint) IS 'Makes an organisation''s postings and statistics again from its chunks, for instance after a data-only restore. Safe beside readers and writers; changes no score of a sound index. Returns the number of posting rows. KBORG; KBIDX inside a statement that writes chunks.';
 
 -- Name: reserve_kb_articles_v1(bigint, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2151,10 +2256,13 @@ DECLARE
     v_active_space_id bigint;
     v_article_id bigint;
     v_chunks jsonb := coalesce(p_chunks, CASE
-        WHEN concat(p_title, p_body) !~ '[^[:space:]]' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, '')))
+        WHEN concat(p_title, p_body) COLLATE "C" !~ '[^\u0001-\u0020\u007F-\u00A0\u1680\u2000-\u200B\u2028\u2029\u202F\u205F\u3000\uFEFF]' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, '')))
     END);
     v_space_id bigint;
     v_problem text;
+    v_chunk_no bigint;
+    v_given integer;
+    v_dimensions integer;
 BEGIN
     SELECT o.id, o.active_space_id INTO v_org_id, v_active_space_id FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
     IF v_org_id IS NULL THEN
@@ -2173,13 +2281,17 @@ BEGIN
             SELECT e.n, CASE
                 WHEN jsonb_typeof(e.chunk) <> 'object' THEN 'is no object'
                 WHEN jsonb_typeof(coalesce(e.chunk -> 'content', 'null')) <> 'string' THEN 'has no content'
-                WHEN p_chunks IS NOT NULL AND e.chunk ->> 'content' !~ '[^[:space:]]' THEN 'has blank content'
+                WHEN p_chunks IS NOT NULL AND (e.chunk ->> 'content') COLLATE "C" !~ '[^\u0001-\u0020\u007F-\u00A0\u1680\u2000-\u200B\u2028\u2029\u202F\u205F\u3000\uFEFF]' THEN 'has blank content'
                 WHEN jsonb_typeof(coalesce(e.chunk -> 'heading', 'null')) NOT IN ('string', 'null') THEN 'has a heading that is no text'
                 WHEN jsonb_typeof(coalesce(e.chunk -> 'embedding', 'null')) NOT IN ('array', 'null') THEN 'has an embedding that is no array of numbers'
                 WHEN jsonb_typeof(e.chunk -> 'embedding') = 'array' AND EXISTS (
                     SELECT FROM jsonb_array_elements(CASE jsonb_typeof(e.chunk -> 'embedding') WHEN 'array' THEN e.chunk -> 'embedding' END) AS x (component)
                     WHERE jsonb_typeof(x.component) <> 'number'
                 ) THEN 'has an embedding that is no array of numbers'
+                WHEN jsonb_typeof(e.chunk -> 'embedding') = 'array' AND EXISTS (
+                    SELECT FROM jsonb_array_elements(CASE jsonb_typeof(e.chunk -> 'embedding') WHEN 'array' THEN e.chunk -> 'embedding' END) AS x (component)
+                    WHERE CASE jsonb_typeof(x.component) WHEN 'number' THEN abs(x.component::numeric) > 3.4e38 END
+                ) THEN 'has an embedding with a number outside of single precision (3.4e38)'
                 WHEN coalesce(e.chunk ->> 'input_sha256', '') !~ '^([0-9a-f]{64})?$' THEN 'has an input_sha256 that is not 64 hexadecimal digits'
             END AS problem
             FROM jsonb_array_elements(v_chunks) WITH ORDINALITY AS e (chunk, n)
@@ -2190,7 +2302,8 @@ BEGIN
     END IF;
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'the article cannot be stored: %', v_problem
-            USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('org_id', p_org_id, 'external_ref', p_external_ref, 'problem', v_problem)::text,
+            USING ERRCODE = CASE WHEN v_problem LIKE '%single precision%' THEN 'KBVEC' ELSE 'KBART' END,
+                DETAIL = jsonb_build_object('org_id', p_org_id, 'external_ref', p_external_ref, 'problem', v_problem)::text,
                 HINT = 'p_chunks is an array of {"content": text, "heading": text or null, "embedding": numbers or null, "input_sha256": hex or null}; leave blank chunks out.';
     END IF;
 
@@ -2229,6 +2342,18 @@ BEGIN
                 USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', v_space_id)::text,
                     HINT = 'Insert a row into kbsearch.kb_embedding_spaces and pass its id as p_space_id; the first embedding activates the space.';
         END IF;
+        SELECT e.n - 1, jsonb_array_length(e.chunk -> 'embedding'), s.dimensions INTO v_chunk_no, v_given, v_dimensions
+        FROM jsonb_array_elements(v_chunks) WITH ORDINALITY AS e (chunk, n)
+        INNER JOIN kbsearch.kb_embedding_spaces AS s ON s.id = v_space_id
+        WHERE CASE jsonb_typeof(e.chunk -> 'embedding') WHEN 'array' THEN jsonb_array_length(e.chunk -> 'embedding') <> s.dimensions END
+        ORDER BY e.n
+        LIMIT 1;
+        IF v_chunk_no IS NOT NULL THEN
+            RAISE EXCEPTION 'the embedding of chunk % has % dimensions, space % has %', v_chunk_no, v_given, v_space_id, v_dimensions
+                USING ERRCODE = 'KBDIM', DETAIL = jsonb_build_object('org_id', p_org_id, 'chunk_no', v_chunk_no, 'space_id', v_space_id,
+                        'given', v_given, 'expected', v_dimensions)::text,
+                    HINT = 'Embed with the model of the space, or insert a space for this model and pass its id as p_space_id.';
+        END IF;
         PERFORM kbsearch.insert_kb_embeddings_v1(p_org_id, v_article_id, v_space_id, v_chunks);
     END IF;
     RETURN v_article_id;
@@ -2238,6 +2363,45 @@ $_$;
 -- Name: FUNCTION upsert_kb_article_v1(p_org_id bigint, p_external_ref text, p_title text, p_body text, p_kind text, p_chunks jsonb, p_published boolean, p_metadata jsonb, p_source_uri text, p_language regconfig, p_content_sha256 text, p_article_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text, p_title text, p_body text, p_kind text, p_chunks jsonb, p_published boolean, p_metadata jsonb, p_source_uri text, p_language regconfig, p_content_sha256 text, p_article_id bigint, p_space_id bigint) IS 'Inserts an article with its chunks and embeddings, or replaces all of them: the article of p_article_id, else the one of p_external_ref. p_chunks: array of {"content", "heading", "embedding" (array of the space''s dimensions), "input_sha256"}; NULL: the body is the only chunk. p_space_id: NULL for the organisation''s active space. Returns the article''s id. KBORG, KBART, KBCHK, KBSPC, KBDIM, KBVEC; on an error nothing is stored.';
+
+-- Name: write_kb_entries_v1(bigint, text[], bigint[], smallint[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.write_kb_entries_v1(p_org_id bigint, p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    v_merged text[] := '{}';
+BEGIN
+    IF current_setting('transaction_isolation') = 'read committed' AND pg_try_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance')) THEN
+        SELECT coalesce(array_agg(w.lexeme), '{}') INTO v_merged
+        FROM (SELECT DISTINCT g.lexeme COLLATE "C" AS lexeme FROM unnest(p_lexemes) AS g (lexeme)) AS w
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS row_count, coalesce(sum(f.entry_count), 0) AS entry_count
+            FROM (SELECT p.entry_count FROM kbsearch.kb_postings AS p WHERE p.org_id = p_org_id AND p.lexeme = w.lexeme LIMIT 65) AS f
+        ) AS first
+        WHERE
+            first.entry_count <= 24
+            OR (first.row_count <= 64 AND first.row_count > least(8, first.entry_count / 24) + 3 * (first.entry_count / 200))
+            OR (
+                first.row_count > 64 AND random() < 1.0 / 64
+                AND (
+                    SELECT count(*) > 8 + 3 * (sum(p.entry_count) / 200) AND sum(p.entry_count) <= 100000
+                    FROM kbsearch.kb_postings AS p
+                    WHERE p.org_id = p_org_id AND p.lexeme = w.lexeme
+                )
+            );
+    END IF;
+    PERFORM kbsearch.merge_kb_entries_v1(p_org_id, v_merged, p_lexemes, p_entries, p_signs, p_chunk_count, p_occurrence_count);
+END
+$$;
+
+-- Name: FUNCTION write_kb_entries_v1(p_org_id bigint, p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.write_kb_entries_v1(p_org_id bigint, p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds the entries of a small write (lexeme, entry, sign; three arrays) to an organisation''s postings, merged with what stands there as far as that is cheap and keeps nobody waiting, and the counts to its statistics.';
 
 -- Name: kb_article_chunks_id_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
 
@@ -2267,13 +2431,12 @@ CREATE TABLE kbsearch.kb_corpus_stats (
     org_id bigint NOT NULL,
     segment_id bigint NOT NULL,
     chunk_count bigint NOT NULL,
-    occurrence_count bigint NOT NULL,
-    posting_rows bigint NOT NULL
+    occurrence_count bigint NOT NULL
 );
 
 -- Name: TABLE kb_corpus_stats; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_corpus_stats IS 'Derived. What a segment adds to the number of searchable chunks and to their summed lengths (negative where it takes away); an organisation''s statistics are the sums. posting_rows: rows of kb_postings in the segment.';
+COMMENT ON TABLE kbsearch.kb_corpus_stats IS 'Derived. What a segment adds to the number of searchable chunks and to their summed lengths (negative where it takes away); an organisation''s statistics are the sums.';
 
 -- Name: kb_embedding_spaces; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -2330,10 +2493,10 @@ ALTER TABLE kbsearch.organizations ALTER COLUMN id ADD GENERATED BY DEFAULT AS I
     CACHE 1
 );
 
--- Name: kb_article_chunks kb_article_chunks_org_id_article_id_id_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+-- Name: kb_article_chunks kb_article_chunks_org_id_article_id_id_searchable_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_article_chunks
-    ADD CONSTRAINT kb_article_chunks_org_id_article_id_id_key UNIQUE (org_id, article_id, id);
+    ADD CONSTRAINT kb_article_chunks_org_id_article_id_id_searchable_key UNIQUE (org_id, article_id, id, searchable);
 
 -- Name: kb_article_chunks kb_article_chunks_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -2349,6 +2512,11 @@ ALTER TABLE ONLY kbsearch.kb_article_embeddings
 
 ALTER TABLE ONLY kbsearch.kb_articles
     ADD CONSTRAINT kb_articles_org_id_external_ref_key UNIQUE (org_id, external_ref);
+
+-- Name: kb_articles kb_articles_org_id_id_version_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_articles
+    ADD CONSTRAINT kb_articles_org_id_id_version_key UNIQUE (org_id, id, version);
 
 -- Name: kb_articles kb_articles_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -2395,17 +2563,17 @@ ALTER TABLE ONLY kbsearch.kb_source_kinds
 ALTER TABLE ONLY kbsearch.organizations
     ADD CONSTRAINT organizations_pkey PRIMARY KEY (id);
 
--- Name: kb_article_embeddings_space; Type: INDEX; Schema: kbsearch; Owner: -
+-- Name: kb_article_embeddings_scan; Type: INDEX; Schema: kbsearch; Owner: -
 
-CREATE INDEX kb_article_embeddings_space ON kbsearch.kb_article_embeddings USING btree (space_id);
-
--- Name: kb_postings_segment; Type: INDEX; Schema: kbsearch; Owner: -
-
-CREATE INDEX kb_postings_segment ON kbsearch.kb_postings USING btree (org_id, segment_id);
+CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings USING btree (org_id, space_id, searchable, has_direction);
 
 -- Name: organizations_active_space; Type: INDEX; Schema: kbsearch; Owner: -
 
 CREATE INDEX organizations_active_space ON kbsearch.organizations USING btree (active_space_id);
+
+-- Name: kb_article_chunks kb_00_begin; Type: TRIGGER; Schema: kbsearch; Owner: -
+
+CREATE TRIGGER kb_00_begin BEFORE INSERT OR DELETE OR UPDATE ON kbsearch.kb_article_chunks FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_chunks_begin_v1('1');
 
 -- Name: kb_article_embeddings kb_10_check; Type: TRIGGER; Schema: kbsearch; Owner: -
 
@@ -2434,10 +2602,6 @@ CREATE TRIGGER kb_10_immutable BEFORE UPDATE ON kbsearch.kb_embedding_spaces FOR
 -- Name: kb_ranking_profiles kb_10_immutable; Type: TRIGGER; Schema: kbsearch; Owner: -
 
 CREATE TRIGGER kb_10_immutable BEFORE UPDATE ON kbsearch.kb_ranking_profiles FOR EACH ROW EXECUTE FUNCTION kbsearch.kb_immutable_v1('KBPRF', 'Make a new version with create_kb_ranking_profile_v1.');
-
--- Name: kb_articles kb_20_changed; Type: TRIGGER; Schema: kbsearch; Owner: -
-
-CREATE TRIGGER kb_20_changed AFTER UPDATE ON kbsearch.kb_articles REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_articles_changed_v1();
 
 -- Name: organizations kb_20_changed; Type: TRIGGER; Schema: kbsearch; Owner: -
 
@@ -2471,15 +2635,19 @@ CREATE TRIGGER kb_50_deleted AFTER DELETE ON kbsearch.kb_article_chunks REFERENC
 
 CREATE TRIGGER kb_60_truncated AFTER TRUNCATE ON kbsearch.kb_article_chunks FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_chunks_truncated_v1();
 
--- Name: kb_article_chunks kb_article_chunks_org_id_article_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+-- Name: kb_article_chunks kb_90_end; Type: TRIGGER; Schema: kbsearch; Owner: -
+
+CREATE TRIGGER kb_90_end AFTER INSERT OR DELETE OR UPDATE ON kbsearch.kb_article_chunks FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_chunks_begin_v1('-1');
+
+-- Name: kb_article_chunks kb_article_chunks_org_id_article_id_article_version_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_article_chunks
-    ADD CONSTRAINT kb_article_chunks_org_id_article_id_fkey FOREIGN KEY (org_id, article_id) REFERENCES kbsearch.kb_articles(org_id, id) ON UPDATE CASCADE ON DELETE CASCADE;
+    ADD CONSTRAINT kb_article_chunks_org_id_article_id_article_version_fkey FOREIGN KEY (org_id, article_id, article_version) REFERENCES kbsearch.kb_articles(org_id, id, version) ON UPDATE CASCADE ON DELETE CASCADE;
 
--- Name: kb_article_embeddings kb_article_embeddings_org_id_article_id_chunk_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+-- Name: kb_article_embeddings kb_article_embeddings_org_id_article_id_chunk_id_searchabl_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_article_embeddings
-    ADD CONSTRAINT kb_article_embeddings_org_id_article_id_chunk_id_fkey FOREIGN KEY (org_id, article_id, chunk_id) REFERENCES kbsearch.kb_article_chunks(org_id, article_id, id) ON UPDATE CASCADE ON DELETE CASCADE;
+    ADD CONSTRAINT kb_article_embeddings_org_id_article_id_chunk_id_searchabl_fkey FOREIGN KEY (org_id, article_id, chunk_id, searchable) REFERENCES kbsearch.kb_article_chunks(org_id, article_id, id, searchable) ON UPDATE CASCADE ON DELETE CASCADE;
 
 -- Name: kb_article_embeddings kb_article_embeddings_space_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -2490,6 +2658,11 @@ ALTER TABLE ONLY kbsearch.kb_article_embeddings
 
 ALTER TABLE ONLY kbsearch.kb_articles
     ADD CONSTRAINT kb_articles_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
+-- Name: kb_corpus_stats kb_corpus_stats_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_corpus_stats
+    ADD CONSTRAINT kb_corpus_stats_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
 
 -- Name: kb_ranking_profiles kb_ranking_profiles_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 

@@ -20,6 +20,9 @@ HEADING_SEPARATOR = " > "
 # A line, then a line of one repeated punctuation mark at least as long: a section title of reStructuredText and of plain text manuals.
 _UNDERLINED = re.compile(r"^(?P<title>\S[^\n]*)\n(?P<mark>[=\-~^*\"'`#+:.])(?P=mark){2,}[ \t]*$", re.MULTILINE)
 _MARKDOWN = MarkdownIt("commonmark")
+UNBROKEN = 2_000
+"""Characters without a space beyond which a run is cut here: the library's time grows with the square of a run's length."""
+_PAUSE = re.compile(r"[。！？｡．.!?；;、，,][^\w\s]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Splitter:
         chunks: list[Chunk] = []
         above: list[Heading] = []
         reached = 0
-        for offset, content in splitter.chunk_indices(text):
+        for offset, content in _chunks(splitter, text, self.capacity):
             while reached < len(outline) and outline[reached].offset < offset:
                 heading = outline[reached]
                 above = [*(higher for higher in above if higher.level < heading.level), heading]
@@ -73,6 +76,26 @@ class Splitter:
                 path = [heading.title for heading in above if opening is None or heading.level < opening]
                 chunks.append(Chunk(content, HEADING_SEPARATOR.join(path) or None))
         return chunks
+
+
+def _chunks(splitter: MarkdownSplitter | TextSplitter, text: str, capacity: int) -> Iterator[tuple[int, str]]:
+    """The library's chunks with their offsets; runs of over UNBROKEN characters without a space are cut apart from the rest."""
+    start = 0
+    for run in re.finditer(rf"\S{{{UNBROKEN + 1},}}", text):
+        yield from ((start + offset, content) for offset, content in splitter.chunk_indices(text[start : run.start()]))
+        yield from _cut(text, run.start(), run.end(), capacity)
+        start = run.end()
+    yield from ((start + offset, content) for offset, content in splitter.chunk_indices(text[start:]))
+
+
+def _cut(text: str, start: int, end: int, capacity: int) -> Iterator[tuple[int, str]]:
+    """Pieces of at most `capacity` characters, cut after the last pause in their second half where there is one."""
+    while end - start > capacity:
+        pauses = [pause.end() for pause in _PAUSE.finditer(text, start + capacity // 2, start + capacity)]
+        cut = pauses[-1] if pauses else start + capacity
+        yield start, text[start:cut]
+        start = cut
+    yield start, text[start:end]
 
 
 def headings(text: str, markup: Markup) -> Iterator[Heading]:
