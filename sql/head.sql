@@ -83,13 +83,14 @@ CREATE FUNCTION kbsearch.analyze_kb_text_v1(p_fields text[], p_language regconfi
                      WHEN plain.is_mixed THEN regexp_replace(plain.form, '([\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]+)'::text, ' \1 '::text, 'g'::text)
                      ELSE plain.form
                  END AS form
-            FROM ( SELECT given.field,
+            FROM ( SELECT fold.field,
                      fold.form,
                      ((octet_length(fold.form) <> char_length(fold.form)) AND (fold.form ~ '[\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]'::text)) AS is_mixed
-                    FROM (unnest(analyze_kb_text_v1.p_fields) WITH ORDINALITY given(content, field)
-                      CROSS JOIN LATERAL ( SELECT (kbsearch.fold_kb_text_v1(given.content) COLLATE "C") AS form
-                          OFFSET 0) fold)
-                   WHERE (given.content <> ''::text)
+                    FROM ( SELECT given.field,
+                             (kbsearch.fold_kb_text_v1(given.content) COLLATE "C") AS form
+                            FROM unnest(analyze_kb_text_v1.p_fields) WITH ORDINALITY given(content, field)
+                           WHERE (given.content <> ''::text)
+                          OFFSET 0) fold
                   OFFSET 0) plain
          ), runs AS MATERIALIZED (
           SELECT run.field,

@@ -22,7 +22,7 @@ _UNDERLINED = re.compile(r"^(?P<title>\S[^\n]*)\n(?P<mark>[=\-~^*\"'`#+:.])(?P=m
 _MARKDOWN = MarkdownIt("commonmark")
 UNBROKEN = 2_000
 """Characters without a space beyond which a run is cut here: the library's time grows with the square of a run's length."""
-_PAUSE = re.compile(r"[。！？｡．.!?；;、，,][^\w\s]*")
+_PAUSE = re.compile("[\u3002\uff01\uff1f\uff61\uff0e.!?\uff1b;\u3001\uff0c,][^\\w\\s]*")
 
 
 @dataclass(frozen=True, slots=True)
