@@ -9,7 +9,6 @@ CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
 SET plan_cache_mode = force_generic_plan
-SET enable_hashjoin = on
 AS $$
 #variable_conflict use_column
 BEGIN

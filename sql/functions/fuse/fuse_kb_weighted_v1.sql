@@ -1,6 +1,7 @@
--- Both legs are completed: a chunk that one leg found gets its true score from the other. Each branch is one set of legs that take part, and
--- all but one are switched off by p_uses_vector, p_uses_keyword and p_dense before they run. A keyword match alone names its
--- article by a look-up (few matches) or a join (many).
+-- Both legs are completed: a chunk that one leg found gets its true score from the other. A leg that takes no part is switched off before it runs
+-- (p_uses_vector, p_uses_keyword). A keyword match without a vector names its article by a look-up; where there is no vector leg and
+-- many matches (p_dense) a join is cheaper, the second branch. Few branches: starting a plan's nodes is what a search of a small
+-- organisation costs.
 CREATE FUNCTION kbsearch.fuse_kb_weighted_v1(
     p_org_id bigint, p_space_id bigint, p_embedding vector, p_lexemes text [], p_term_weights double precision [], p_counts_terms boolean,
     p_allowed bigint [], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision
@@ -8,38 +9,32 @@ CREATE FUNCTION kbsearch.fuse_kb_weighted_v1(
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT
-        found.article_id,
-        found.chunk_id,
-        coalesce(round(greatest(0, found.similarity) * p_vector_unit)::bigint, 0) + coalesce(round(found.raw * p_keyword_unit)::bigint, 0),
-        found.similarity,
-        found.raw
+        coalesce(v.article_id, c.article_id) AS article_id,
+        coalesce(v.chunk_id, k.chunk_id) AS chunk_id,
+        coalesce(round(greatest(0, v.similarity) * p_vector_unit)::bigint, 0) + coalesce(round(k.raw * p_keyword_unit)::bigint, 0) AS score,
+        v.similarity,
+        k.raw
     FROM (
-        SELECT
-            coalesce(v.article_id, (
-                SELECT c.article_id FROM kbsearch.kb_article_chunks AS c
-                WHERE c.org_id = p_org_id AND c.id = k.chunk_id AND v.article_id IS NULL
-            )) AS article_id,
-            coalesce(v.chunk_id, k.chunk_id) AS chunk_id,
-            v.similarity,
-            k.raw
-        FROM kbsearch.match_kb_vector_v1(p_org_id, p_space_id, p_embedding, p_allowed) AS v
-        FULL JOIN kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_term_weights, p_counts_terms) AS k ON k.chunk_id = v.chunk_id
-        WHERE p_uses_vector AND p_uses_keyword
-        UNION ALL
-        SELECT v.article_id, v.chunk_id, v.similarity, NULL::double precision
-        FROM kbsearch.match_kb_vector_v1(p_org_id, p_space_id, p_embedding, p_allowed) AS v
-        WHERE p_uses_vector AND NOT p_uses_keyword
-        UNION ALL
-        SELECT (SELECT c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.id = k.chunk_id), k.chunk_id, NULL::integer, k.raw
-        FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_term_weights, p_counts_terms) AS k
-        WHERE p_uses_keyword AND NOT p_uses_vector AND NOT p_dense
-        UNION ALL
-        SELECT c.article_id, k.chunk_id, NULL::integer, k.raw
-        FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_term_weights, p_counts_terms) AS k
-        INNER JOIN kbsearch.kb_article_chunks AS c ON c.org_id = p_org_id AND c.id = k.chunk_id
-        WHERE p_uses_keyword AND NOT p_uses_vector AND p_dense
-    ) AS found
-    WHERE p_allowed IS NULL OR found.article_id = ANY (p_allowed);
+        SELECT m.article_id, m.chunk_id, m.similarity
+        FROM kbsearch.match_kb_vector_v1(p_org_id, p_space_id, p_embedding, p_allowed) AS m
+        WHERE p_uses_vector
+    ) AS v
+    FULL JOIN (
+        SELECT m.chunk_id, m.raw
+        FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_term_weights, p_counts_terms) AS m
+        WHERE p_uses_keyword
+    ) AS k ON k.chunk_id = v.chunk_id
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN v.article_id IS NULL THEN (
+            SELECT h.article_id FROM kbsearch.kb_article_chunks AS h WHERE h.org_id = p_org_id AND h.id = k.chunk_id
+        ) END AS article_id
+    ) AS c
+    WHERE (p_uses_vector OR NOT p_dense) AND (p_allowed IS NULL OR v.article_id IS NOT NULL OR c.article_id = ANY (p_allowed))
+    UNION ALL
+    SELECT c.article_id, k.chunk_id, round(k.raw * p_keyword_unit)::bigint, NULL::integer, k.raw
+    FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_term_weights, p_counts_terms) AS k
+    INNER JOIN kbsearch.kb_article_chunks AS c ON c.org_id = p_org_id AND c.id = k.chunk_id
+    WHERE p_uses_keyword AND NOT p_uses_vector AND p_dense AND (p_allowed IS NULL OR c.article_id = ANY (p_allowed));
 END;
 COMMENT ON FUNCTION kbsearch.fuse_kb_weighted_v1(
     bigint, bigint, vector, text [], double precision [], boolean, bigint [], boolean, boolean, boolean, double precision, double precision

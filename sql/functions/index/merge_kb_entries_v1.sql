@@ -7,6 +7,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET enable_sort = off
 SET jit = off
 AS $$
 DECLARE
@@ -38,20 +39,24 @@ BEGIN
         GROUP BY e.lexeme, e.entry
         HAVING sum(e.sign) <> 0
     ),
-    numbered AS (
-        SELECT
-            n.lexeme COLLATE "C" AS lexeme,
-            n.entry,
-            sign(n.copies)::smallint AS sign,
-            (row_number() OVER (PARTITION BY n.lexeme, sign(n.copies) ORDER BY n.entry) - 1) / 200 AS block
-        FROM net AS n
-        CROSS JOIN LATERAL generate_series(1, abs(n.copies)) AS copy
+    words AS (
+        SELECT n.lexeme COLLATE "C" AS lexeme, n.sign, array_agg(n.entry ORDER BY n.entry) AS entries
+        FROM (
+            SELECT n.lexeme, n.entry, sign(n.copies)::smallint AS sign FROM net AS n
+            UNION ALL
+            SELECT n.lexeme, n.entry, sign(n.copies)::smallint FROM net AS n CROSS JOIN LATERAL generate_series(2, abs(n.copies)) AS copy WHERE abs(n.copies) > 1
+        ) AS n
+        GROUP BY n.lexeme, n.sign
     ),
     posted AS (
         INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
-        SELECT p_org_id, m.lexeme, min(m.entry) >> 12, m.sign * v_segment, m.sign, max(m.entry & 4095), count(*), array_agg(m.entry ORDER BY m.entry)
-        FROM numbered AS m
-        GROUP BY m.lexeme, m.sign, m.block
+        SELECT
+            p_org_id, w.lexeme, b.entries[1] >> 12, w.sign * v_segment, w.sign,
+            (SELECT max(e.entry & 4095) FROM unnest(b.entries) AS e (entry)), cardinality(b.entries), b.entries
+        FROM words AS w
+        CROSS JOIN LATERAL (
+            SELECT w.entries[first.n:first.n + 199] AS entries FROM generate_series(1, cardinality(w.entries), 200) AS first (n)
+        ) AS b
         RETURNING 1
     )
     SELECT count(*) INTO v_rows FROM posted;

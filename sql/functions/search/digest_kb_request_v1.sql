@@ -1,5 +1,5 @@
 CREATE FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding vector) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT left(encode(sha256(convert_to(p_request::text, 'UTF8') || coalesce('\x00'::bytea || vector_send(p_embedding), ''::bytea)), 'hex'), 32);
 END;

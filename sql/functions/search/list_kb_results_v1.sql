@@ -29,8 +29,7 @@ BEGIN ATOMIC
     ) AS r
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = (p_plan).org_id AND a.id = r.article_id
     INNER JOIN kbsearch.kb_article_chunks AS c ON c.org_id = (p_plan).org_id AND c.id = r.chunk_id
-    LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind
-    ORDER BY r.place ASC;
+    LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind;
 END;
 COMMENT ON FUNCTION kbsearch.list_kb_results_v1(kbsearch.kb_search_plan, vector) IS
-'A page of ranked articles with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result.';
+'A page of ranked articles, in no order, with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result.';

@@ -10,18 +10,16 @@ SET plan_cache_mode = force_generic_plan
 SET jit = off
 SET extra_float_digits = 1
 SET enable_seqscan = off
-SET enable_hashjoin = on
-SET enable_mergejoin = on
 AS $$
 DECLARE
     v_plan kbsearch.kb_search_plan;
     v_language regconfig;
-    v_active_space_id bigint;
     v_profile text;
     v_scorer text;
+    v_has_vectors boolean;
     v_dimensions integer;
     v_given integer;
-    v_term_counts bigint[];
+    v_question record;
     v_reason text;
     v_operators jsonb;
     v_operator jsonb;
@@ -33,9 +31,16 @@ DECLARE
     v_excluded bigint[];
 BEGIN
     -- organisation
-    SELECT o.id, o.language, o.active_space_id, o.ranking_profile
-    INTO v_plan.org_id, v_language, v_active_space_id, v_profile
+    SELECT
+        o.id, o.language, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
+        kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
+        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
+    INTO
+        v_plan.org_id, v_language, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
+        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
     FROM kbsearch.organizations AS o
+    LEFT JOIN kbsearch.kb_embedding_spaces AS e ON e.id = coalesce(p_space_id, o.active_space_id)
+    LEFT JOIN LATERAL kbsearch.resolve_kb_profile_v1(o.id, coalesce(p_profile, o.ranking_profile)) AS p ON true
     WHERE o.id = p_org_id;
     IF v_plan.org_id IS NULL THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
@@ -92,10 +97,6 @@ BEGIN
     v_plan.min_score := p_min_score;
 
     -- profile
-    v_profile := coalesce(p_profile, v_profile);
-    SELECT p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
-    INTO v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
-    FROM kbsearch.resolve_kb_profile_v1(p_org_id, v_profile) AS p;
     IF v_plan.profile IS NULL THEN
         RAISE EXCEPTION 'there is no ranking profile %', quote_literal(v_profile)
             USING ERRCODE = 'KBPRF', DETAIL = jsonb_build_object('org_id', p_org_id, 'profile', v_profile)::text,
@@ -109,10 +110,10 @@ BEGIN
             USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'bytes', octet_length(p_query_text), 'maximum_bytes', 32768)::text,
                 HINT = 'Send the part of the text that says what is looked for.';
     END IF;
-    SELECT q.lexemes, q.term_counts, q.reason, q.operators, q.ignored
-    INTO v_plan.lexemes, v_term_counts, v_reason, v_operators, v_plan.ignored
-    FROM kbsearch.parse_kb_query_v1(p_query_text, v_language) AS q;
-
+    v_question := kbsearch.parse_kb_query_v1(p_query_text, v_language);
+    v_plan.lexemes := v_question.lexemes;
+    v_plan.ignored := v_question.ignored;
+    v_operators := v_question.operators;
     IF jsonb_array_length(v_operators) > 32 THEN
         RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_operators)
             USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_operators), 'maximum_operators', 32)::text,
@@ -120,14 +121,10 @@ BEGIN
     END IF;
 
     -- space and embedding
-    v_plan.space_id := coalesce(p_space_id, v_active_space_id);
-    IF v_plan.space_id IS NOT NULL THEN
-        SELECT s.dimensions INTO v_dimensions FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_plan.space_id;
-        IF v_dimensions IS NULL THEN
-            RAISE EXCEPTION 'there is no embedding space %', v_plan.space_id
-                USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('space_id', v_plan.space_id)::text,
-                    HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL for the organisation''s active space.';
-        END IF;
+    IF v_plan.space_id IS NOT NULL AND v_dimensions IS NULL THEN
+        RAISE EXCEPTION 'there is no embedding space %', v_plan.space_id
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('space_id', v_plan.space_id)::text,
+                HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL for the organisation''s active space.';
     END IF;
     IF p_query_embedding IS NOT NULL THEN
         v_given := kbsearch.count_kb_dimensions_v1(p_query_embedding);
@@ -145,7 +142,7 @@ BEGIN
 
     -- something to search with
     v_plan.vector_reason := CASE WHEN v_plan.fusion = 'keyword' THEN 'not_in_fusion' WHEN p_query_embedding IS NULL THEN 'no_embedding' END;
-    v_plan.keyword_reason := CASE WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion' ELSE v_reason END;
+    v_plan.keyword_reason := CASE WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion' ELSE v_question.reason END;
     IF v_plan.vector_reason IS NOT NULL AND v_plan.keyword_reason IS NOT NULL THEN
         RAISE EXCEPTION 'nothing to search with: vector leg %, keyword leg %', v_plan.vector_reason, v_plan.keyword_reason
             USING ERRCODE = 'KBQRY',
@@ -180,9 +177,10 @@ BEGIN
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
     ELSE
-        SELECT coalesce(sum(s.chunk_count), 0) INTO v_plan.chunk_total FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id;
-        SELECT coalesce(array_agg(coalesce(d.document_frequency, 0) ORDER BY q.n), '{}')
-        INTO v_plan.document_frequencies
+        SELECT
+            (SELECT coalesce(sum(s.chunk_count), 0) FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id),
+            coalesce(array_agg(coalesce(d.document_frequency, 0) ORDER BY q.n), '{}')
+        INTO v_plan.chunk_total, v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
         LEFT JOIN kbsearch.count_kb_documents_v1(p_org_id, v_plan.lexemes) AS d ON d.lexeme = q.lexeme;
     END IF;
@@ -196,30 +194,32 @@ BEGIN
         SELECT q.lexeme, q.document_frequency, CASE
             WHEN v_plan.counts_terms THEN 1 ELSE q.term_count * kbsearch.kb_idf_v1(v_plan.chunk_total, q.document_frequency)
         END::double precision AS weight
-        FROM unnest(v_plan.lexemes, v_term_counts, v_plan.document_frequencies) AS q (lexeme, term_count, document_frequency)
+        FROM unnest(v_plan.lexemes, v_question.term_counts, v_plan.document_frequencies) AS q (lexeme, term_count, document_frequency)
         WHERE q.document_frequency > 0
     ) AS t;
     IF v_plan.keyword_reason IS NULL AND cardinality(v_plan.known_lexemes) = 0 THEN
         v_plan.keyword_reason := 'no_known_words';
     END IF;
-    IF v_plan.vector_reason IS NULL AND NOT kbsearch.has_kb_vectors_v1(p_org_id, v_plan.space_id) THEN
+    IF v_plan.vector_reason IS NULL AND NOT v_has_vectors THEN
         v_plan.vector_reason := CASE WHEN kbsearch.has_kb_embeddings_v1(p_org_id, v_plan.space_id) THEN 'no_direction' ELSE 'no_embedded_chunks' END;
     END IF;
     v_plan.uses_vector := coalesce(v_plan.uses_vector, v_plan.vector_reason IS NULL);
     v_plan.uses_keyword := coalesce(v_plan.uses_keyword, v_plan.keyword_reason IS NULL);
 
     -- articles that pass the filters
-    FOR v_operator IN SELECT o.element FROM jsonb_array_elements(v_operators) AS o (element) LOOP
-        SELECT coalesce(array_agg(f.article_id), '{}') INTO v_found
-        FROM kbsearch.find_kb_phrase_v1(
-            p_org_id, v_operator ->> 'words', ARRAY(SELECT w.lexeme COLLATE "C" FROM jsonb_array_elements_text(v_operator -> 'lexemes') AS w (lexeme))
-        ) AS f;
-        IF v_operator ->> 'shape' = 'phrase' THEN
-            v_required := CASE WHEN v_required IS NULL THEN v_found ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_found)) END;
-        ELSE
-            v_excluded := v_excluded || v_found;
-        END IF;
-    END LOOP;
+    IF v_operators <> '[]' THEN
+        FOR v_operator IN SELECT o.element FROM jsonb_array_elements(v_operators) AS o (element) LOOP
+            SELECT coalesce(array_agg(f.article_id), '{}') INTO v_found
+            FROM kbsearch.find_kb_phrase_v1(
+                p_org_id, v_operator ->> 'words', ARRAY(SELECT w.lexeme COLLATE "C" FROM jsonb_array_elements_text(v_operator -> 'lexemes') AS w (lexeme))
+            ) AS f;
+            IF v_operator ->> 'shape' = 'phrase' THEN
+                v_required := CASE WHEN v_required IS NULL THEN v_found ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_found)) END;
+            ELSE
+                v_excluded := v_excluded || v_found;
+            END IF;
+        END LOOP;
+    END IF;
     IF p_kinds IS NOT NULL OR p_metadata IS NOT NULL OR v_required IS NOT NULL OR v_excluded IS NOT NULL THEN
         v_plan.allowed := kbsearch.select_kb_articles_v1(p_org_id, p_kinds, p_metadata, v_required, v_excluded);
     END IF;

@@ -68,32 +68,28 @@ BEGIN
         FROM collapsed AS c
         WHERE v_min_score IS NULL OR c.score / 1e9::double precision >= v_min_score
     ),
-    admitted AS (
-        SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
-        FROM candidates AS c
-        WHERE v_kind_quota IS NULL
-        UNION ALL
-        SELECT q.article_id, q.chunk_id, q.score, q.similarity, q.raw
+    cut AS (
+        SELECT q.article_id
         FROM (
-            SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw, a.kind,
-                row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
+            SELECT c.article_id, a.kind, row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
             FROM candidates AS c
             INNER JOIN kbsearch.kb_articles AS a ON a.org_id = v_org_id AND a.id = c.article_id
         ) AS q
-        WHERE
-            v_kind_quota IS NOT NULL
-            AND q.place_in_kind <= coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
+        WHERE q.place_in_kind > coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
     counted AS MATERIALIZED (
         SELECT
             count(*) AS total,
-            count(*) FILTER (WHERE m.score > p_after_score OR (m.score = p_after_score AND m.article_id <= p_after_article_id)) AS before
-        FROM admitted AS m
+            count(*) FILTER (WHERE c.score > p_after_score OR (c.score = p_after_score AND c.article_id <= p_after_article_id)) AS before
+        FROM candidates AS c
+        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
     ),
     page AS MATERIALIZED (
-        SELECT m.article_id, m.chunk_id, m.score, m.similarity, m.raw
-        FROM admitted AS m
-        WHERE p_after_score IS NULL OR m.score < p_after_score OR (m.score = p_after_score AND m.article_id > p_after_article_id)
+        SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
+        FROM candidates AS c
+        WHERE
+            (v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u))
+            AND (p_after_score IS NULL OR c.score < p_after_score OR (c.score = p_after_score AND c.article_id > p_after_article_id))
         ORDER BY score DESC, article_id ASC
         LIMIT p_limit OFFSET p_offset
     ),

@@ -23,8 +23,6 @@ SET plan_cache_mode = force_generic_plan
 SET jit = off
 SET extra_float_digits = 1
 SET enable_seqscan = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE

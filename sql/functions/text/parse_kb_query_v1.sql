@@ -16,36 +16,45 @@ DECLARE
 BEGIN
     operators := '[]';
     ignored := '{}';
-    IF v_text !~ '["-]' THEN
-        v_fields := ARRAY[v_text];
-        v_shapes := ARRAY['words'];
-    ELSE
-        WITH pieces AS MATERIALIZED (
-            SELECT p.n, p.piece, CASE
-                WHEN p.piece ~ '^"..*"$' THEN 'phrase'
-                WHEN p.piece ~ '^-("..*"$|[^-"])' THEN 'exclusion'
-                ELSE 'words'
-            END AS shape
-            FROM (
-                SELECT m.n, m.hit[1] AS piece
-                FROM regexp_matches(v_text COLLATE "C", '-?"[^"]+"|[^[:space:]"]+|"', 'g') WITH ORDINALITY AS m (hit, n)
-            ) AS p
-        )
+    IF strpos(v_text, '"') = 0 AND strpos(v_text, '-') = 0 THEN
+        -- no operators: a shorter statement, which is most of what a search of a small organisation saves
         SELECT
-            array_agg(f.content ORDER BY f.n), array_agg(f.shape ORDER BY f.n)
-        INTO v_fields, v_shapes
+            coalesce(array_agg(t.lexeme ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
+            coalesce(array_agg(t.term_count ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
+            CASE WHEN count(*) = 0 THEN 'empty_query' WHEN count(*) FILTER (WHERE t.term_count > 0) = 0 THEN 'stop_words_only' END
+        INTO lexemes, term_counts, reason
         FROM (
-            SELECT 0 AS n, coalesce(string_agg(p.piece, ' ' ORDER BY p.n), '') AS content, 'words' AS shape FROM pieces AS p WHERE p.shape <> 'exclusion'
-            UNION ALL
-            SELECT min(p.n), p.piece, p.shape FROM pieces AS p WHERE p.shape <> 'words' GROUP BY p.shape, p.piece
-        ) AS f;
-        IF cardinality(v_fields) > 101 THEN
-            -- far too many: not worth analysing
-            operators := to_jsonb(v_fields[2:]);
-            lexemes := '{}';
-            term_counts := '{}';
-            RETURN;
-        END IF;
+            SELECT a.lexeme, count(a.lexeme) FILTER (WHERE a.in_question) AS term_count
+            FROM kbsearch.analyze_kb_text_v1(ARRAY[v_text], p_language) AS a
+            GROUP BY a.lexeme
+        ) AS t;
+        RETURN;
+    END IF;
+    WITH pieces AS MATERIALIZED (
+        SELECT p.n, p.piece, CASE
+            WHEN p.piece ~ '^"..*"$' THEN 'phrase'
+            WHEN p.piece ~ '^-("..*"$|[^-"])' THEN 'exclusion'
+            ELSE 'words'
+        END AS shape
+        FROM (
+            SELECT m.n, m.hit[1] AS piece
+            FROM regexp_matches(v_text COLLATE "C", '-?"[^"]+"|[^[:space:]"]+|"', 'g') WITH ORDINALITY AS m (hit, n)
+        ) AS p
+    )
+    SELECT
+        array_agg(f.content ORDER BY f.n), array_agg(f.shape ORDER BY f.n)
+    INTO v_fields, v_shapes
+    FROM (
+        SELECT 0 AS n, coalesce(string_agg(p.piece, ' ' ORDER BY p.n), '') AS content, 'words' AS shape FROM pieces AS p WHERE p.shape <> 'exclusion'
+        UNION ALL
+        SELECT min(p.n), p.piece, p.shape FROM pieces AS p WHERE p.shape <> 'words' GROUP BY p.shape, p.piece
+    ) AS f;
+    IF cardinality(v_fields) > 101 THEN
+        -- far too many: not worth analysing
+        operators := to_jsonb(v_fields[2:]);
+        lexemes := '{}';
+        term_counts := '{}';
+        RETURN;
     END IF;
     WITH words AS MATERIALIZED (
         SELECT a.field, a.n, a.part, a.form, a.lexeme, a.in_phrase, a.in_question, v_shapes[a.field] AS shape
