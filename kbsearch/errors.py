@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
@@ -143,14 +144,16 @@ ERRORS_BY_SQLSTATE: Mapping[str, type[KBSearchError]] = {
     )
 }
 
-_UNDEFINED_FUNCTION = "42883"
-_INVALID_SCHEMA_NAME = "3F000"
+_MISSING = ("42P01", "42883", "3F000")
+"""Undefined table, undefined function, invalid schema name."""
+_OURS = re.compile(r'\bkbsearch\.|"kbsearch"')
+"""Our schema in a message of the server, in whatever language it speaks: a name quoted or qualified."""
 
 
 def translate(error: psycopg.Error) -> Exception:
     """Turn a driver's exception into ours where it has a SQLSTATE of class KB.
 
-    A missing schema or function of kbsearch becomes NotInstalledError; any other exception is returned as it came.
+    A missing schema, table or function of kbsearch becomes NotInstalledError; any other exception is returned as it came.
     A SQLSTATE of our own arrives from psycopg as a plain DatabaseError, so the code decides and not the class.
     """
     sqlstate = error.sqlstate or ""
@@ -158,10 +161,10 @@ def translate(error: psycopg.Error) -> Exception:
     if sqlstate.startswith("KB"):
         kind = ERRORS_BY_SQLSTATE.get(sqlstate, KBSearchError)
         return kind(message, sqlstate=sqlstate, detail=_detail(error.diag.message_detail), hint=error.diag.message_hint)
-    if sqlstate in (_UNDEFINED_FUNCTION, _INVALID_SCHEMA_NAME) and "kbsearch" in message:
+    if sqlstate in _MISSING and _OURS.search(message):
         return NotInstalledError(
             f"kbsearch is not installed in this database, or is older than this client: {message}",
-            hint="Run: kbsearch db upgrade",
+            hint="Run: kbsearch db upgrade --dsn …",
         )
     return error
 

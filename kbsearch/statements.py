@@ -81,7 +81,7 @@ def search_page(
         "min_score": None if min_score is None else _number(min_score, "min_score", FilterError),
         "profile": plain_text(profile, "profile", ProfileError),
         "space_id": integer(space_id, "space_id", SpaceError, optional=True),
-        "exploratory": bool(exploratory),
+        "exploratory": truth(exploratory, "exploratory", FilterError),
     }
     return Statement(
         """SELECT (kbsearch.search_kb_hybrid_page_v1(
@@ -127,7 +127,7 @@ def upsert_article(
         "body": plain_text(body, "body", ArticleError),
         "kind": plain_text(kind, "kind", ArticleError),
         "chunks": None if chunks is None else json_text(_chunks(chunks), "chunks", ArticleError),
-        "published": bool(published),
+        "published": truth(published, "published", ArticleError),
         "metadata": json_text({} if metadata is None else metadata, "metadata", ArticleError),
         "source_uri": plain_text(source_uri, "source_uri", ArticleError),
         "language": plain_text(language, "language", ArticleError),
@@ -211,10 +211,24 @@ def integer(value: object, name: str, error: type[KBSearchError], *, optional: b
         return None
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
         raise error(f"{name} must be an integer, not {value!r}", detail={name: repr(value)})
-    number = operator.index(value)
+    try:
+        number = operator.index(value)
+    except TypeError:  # an array of several numbers has the method, too
+        raise error(f"{name} must be an integer, not {value!r}", detail={name: repr(value)}) from None
     if not -BIGINT_MAX - 1 <= number <= BIGINT_MAX:
         raise error(f"{name} must fit in 64 bits: {number}", detail={name: str(number)})
     return number
+
+
+def truth(value: object, name: str, error: type[KBSearchError]) -> bool:
+    """Return a truth value; what Python would take for one, such as "false" or an array, is refused.
+
+    Raises:
+        error: it is neither True nor False.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise error(f"{name} must be True or False, not {value!r}", detail={name: repr(value)})
+    return bool(value)
 
 
 def plain_text(value: object, name: str, error: type[KBSearchError]) -> str | None:
@@ -332,7 +346,10 @@ def vector_text(value: object) -> str:
 def _number(value: object, name: str, error: type[KBSearchError]) -> float:
     if isinstance(value, (bool, str, bytes)) or not isinstance(value, SupportsFloat):
         raise error(f"{name} must be a number, not {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):  # an array of several numbers, an integer beyond a double
+        raise error(f"{name} must be a number, not {value!r}") from None
     if not math.isfinite(number):
         raise error(f"{name} must be a finite number, not {number}")
     return number

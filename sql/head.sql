@@ -53,23 +53,24 @@ CREATE FUNCTION kbsearch.fold_kb_text_v1(p_text text) RETURNS text
  SELECT
          CASE
              WHEN (octet_length(p_text) = char_length(p_text)) THEN lower((p_text COLLATE "C"))
-             ELSE ( SELECT
+             ELSE ( SELECT replace(replace(replace(
                      CASE
                          WHEN (latin.form ~ '[\u0531-\u0556\u10A0-\u10CD\u13A0-\u13F5\u1C90-\u1CBF\u1E9E\u1EFA-\u1EFE\u2132\u2183\u2C00-\u2CF2\uA640-\uA69A\uA722-\uA7F5\U00010400-\U00010427\U000104B0-\U000104D3\U00010570-\U00010595\U00010C80-\U00010CB2\U000118A0-\U000118BF\U00016E40-\U00016E5F\U0001E900-\U0001E921]'::text) THEN translate(latin.form, 'ԱԲԳԴԵԶԷԸԹԺԻԼԽԾԿՀՁՂՃՄՅՆՇՈՉՊՋՌՍՎՏՐՑՒՓՔՕՖႠႡႢႣႤႥႦႧႨႩႪႫႬႭႮႯႰႱႲႳႴႵႶႷႸႹႺႻႼႽႾႿჀჁჂჃჄჅჇჍᎠᎡᎢᎣᎤᎥᎦᎧᎨᎩᎪᎫᎬᎭᎮᎯᎰᎱᎲᎳᎴᎵᎶᎷᎸᎹᎺᎻᎼᎽᎾᎿᏀᏁᏂᏃᏄᏅᏆᏇᏈᏉᏊᏋᏌᏍᏎᏏᏐᏑᏒᏓᏔᏕᏖᏗᏘᏙᏚᏛᏜᏝᏞᏟᏠᏡᏢᏣᏤᏥᏦᏧᏨᏩᏪᏫᏬᏭᏮᏯᏰᏱᏲᏳᏴᏵᲐᲑᲒᲓᲔᲕᲖᲗᲘᲙᲚᲛᲜᲝᲞᲟᲠᲡᲢᲣᲤᲥᲦᲧᲨᲩᲪᲫᲬᲭᲮᲯᲰᲱᲲᲳᲴᲵᲶᲷᲸᲹᲺᲽᲾᲿẞỺỼỾℲↃⰀⰁⰂⰃⰄⰅⰆⰇⰈⰉⰊⰋⰌⰍⰎⰏⰐⰑⰒⰓⰔⰕⰖⰗⰘⰙⰚⰛⰜⰝⰞⰟⰠⰡⰢⰣⰤⰥⰦⰧⰨⰩⰪⰫⰬⰭⰮⰯⱠⱢⱣⱤⱧⱩⱫⱭⱮⱯⱰⱲⱵⱾⱿⲀⲂⲄⲆⲈⲊⲌⲎⲐⲒⲔⲖⲘⲚⲜⲞⲠⲢⲤⲦⲨⲪⲬⲮⲰⲲⲴⲶⲸⲺⲼⲾⳀⳂⳄⳆⳈⳊⳌⳎⳐⳒⳔⳖⳘⳚⳜⳞⳠⳢⳫⳭⳲꙀꙂꙄꙆꙈꙊꙌꙎꙐꙒꙔꙖꙘꙚꙜꙞꙠꙢꙤꙦꙨꙪꙬꚀꚂꚄꚆꚈꚊꚌꚎꚐꚒꚔꚖꚘꚚꜢꜤꜦꜨꜪꜬꜮꜲꜴꜶꜸꜺꜼꜾꝀꝂꝄꝆꝈꝊꝌꝎꝐꝒꝔꝖꝘꝚꝜꝞꝠꝢꝤꝦꝨꝪꝬꝮꝹꝻꝽꝾꞀꞂꞄꞆꞋꞍꞐꞒꞖꞘꞚꞜꞞꞠꞢꞤꞦꞨꞪꞫꞬꞭꞮꞰꞱꞲꞳꞴꞶꞸꞺꞼꞾꟀꟂꟄꟅꟆꟇꟉꟐꟖꟘꟵ𐐀𐐁𐐂𐐃𐐄𐐅𐐆𐐇𐐈𐐉𐐊𐐋𐐌𐐍𐐎𐐏𐐐𐐑𐐒𐐓𐐔𐐕𐐖𐐗𐐘𐐙𐐚𐐛𐐜𐐝𐐞𐐟𐐠𐐡𐐢𐐣𐐤𐐥𐐦𐐧𐒰𐒱𐒲𐒳𐒴𐒵𐒶𐒷𐒸𐒹𐒺𐒻𐒼𐒽𐒾𐒿𐓀𐓁𐓂𐓃𐓄𐓅𐓆𐓇𐓈𐓉𐓊𐓋𐓌𐓍𐓎𐓏𐓐𐓑𐓒𐓓𐕰𐕱𐕲𐕳𐕴𐕵𐕶𐕷𐕸𐕹𐕺𐕼𐕽𐕾𐕿𐖀𐖁𐖂𐖃𐖄𐖅𐖆𐖇𐖈𐖉𐖊𐖌𐖍𐖎𐖏𐖐𐖑𐖒𐖔𐖕𐲀𐲁𐲂𐲃𐲄𐲅𐲆𐲇𐲈𐲉𐲊𐲋𐲌𐲍𐲎𐲏𐲐𐲑𐲒𐲓𐲔𐲕𐲖𐲗𐲘𐲙𐲚𐲛𐲜𐲝𐲞𐲟𐲠𐲡𐲢𐲣𐲤𐲥𐲦𐲧𐲨𐲩𐲪𐲫𐲬𐲭𐲮𐲯𐲰𐲱𐲲𑢠𑢡𑢢𑢣𑢤𑢥𑢦𑢧𑢨𑢩𑢪𑢫𑢬𑢭𑢮𑢯𑢰𑢱𑢲𑢳𑢴𑢵𑢶𑢷𑢸𑢹𑢺𑢻𑢼𑢽𑢾𑢿𖹀𖹁𖹂𖹃𖹄𖹅𖹆𖹇𖹈𖹉𖹊𖹋𖹌𖹍𖹎𖹏𖹐𖹑𖹒𖹓𖹔𖹕𖹖𖹗𖹘𖹙𖹚𖹛𖹜𖹝𖹞𖹟𞤀𞤁𞤂𞤃𞤄𞤅𞤆𞤇𞤈𞤉𞤊𞤋𞤌𞤍𞤎𞤏𞤐𞤑𞤒𞤓𞤔𞤕𞤖𞤗𞤘𞤙𞤚𞤛𞤜𞤝𞤞𞤟𞤠𞤡'::text, 'աբգդեզէըթժիլխծկհձղճմյնշոչպջռսվտրցւփքօֆⴀⴁⴂⴃⴄⴅⴆⴇⴈⴉⴊⴋⴌⴍⴎⴏⴐⴑⴒⴓⴔⴕⴖⴗⴘⴙⴚⴛⴜⴝⴞⴟⴠⴡⴢⴣⴤⴥⴧⴭꭰꭱꭲꭳꭴꭵꭶꭷꭸꭹꭺꭻꭼꭽꭾꭿꮀꮁꮂꮃꮄꮅꮆꮇꮈꮉꮊꮋꮌꮍꮎꮏꮐꮑꮒꮓꮔꮕꮖꮗꮘꮙꮚꮛꮜꮝꮞꮟꮠꮡꮢꮣꮤꮥꮦꮧꮨꮩꮪꮫꮬꮭꮮꮯꮰꮱꮲꮳꮴꮵꮶꮷꮸꮹꮺꮻꮼꮽꮾꮿᏸᏹᏺᏻᏼᏽაბგდევზთიკლმნოპჟრსტუფქღყშჩცძწჭხჯჰჱჲჳჴჵჶჷჸჹჺჽჾჿßỻỽỿⅎↄⰰⰱⰲⰳⰴⰵⰶⰷⰸⰹⰺⰻⰼⰽⰾⰿⱀⱁⱂⱃⱄⱅⱆⱇⱈⱉⱊⱋⱌⱍⱎⱏⱐⱑⱒⱓⱔⱕⱖⱗⱘⱙⱚⱛⱜⱝⱞⱟⱡɫᵽɽⱨⱪⱬɑɱɐɒⱳⱶȿɀⲁⲃⲅⲇⲉⲋⲍⲏⲑⲓⲕⲗⲙⲛⲝⲟⲡⲣⲥⲧⲩⲫⲭⲯⲱⲳⲵⲷⲹⲻⲽⲿⳁⳃⳅⳇⳉⳋⳍⳏⳑⳓⳕⳗⳙⳛⳝⳟⳡⳣⳬⳮⳳꙁꙃꙅꙇꙉꙋꙍꙏꙑꙓꙕꙗꙙꙛꙝꙟꙡꙣꙥꙧꙩꙫꙭꚁꚃꚅꚇꚉꚋꚍꚏꚑꚓꚕꚗꚙꚛꜣꜥꜧꜩꜫꜭꜯꜳꜵꜷꜹꜻꜽꜿꝁꝃꝅꝇꝉꝋꝍꝏꝑꝓꝕꝗꝙꝛꝝꝟꝡꝣꝥꝧꝩꝫꝭꝯꝺꝼᵹꝿꞁꞃꞅꞇꞌɥꞑꞓꞗꞙꞛꞝꞟꞡꞣꞥꞧꞩɦɜɡɬɪʞʇʝꭓꞵꞷꞹꞻꞽꞿꟁꟃꞔʂᶎꟈꟊꟑꟗꟙꟶ𐐨𐐩𐐪𐐫𐐬𐐭𐐮𐐯𐐰𐐱𐐲𐐳𐐴𐐵𐐶𐐷𐐸𐐹𐐺𐐻𐐼𐐽𐐾𐐿𐑀𐑁𐑂𐑃𐑄𐑅𐑆𐑇𐑈𐑉𐑊𐑋𐑌𐑍𐑎𐑏𐓘𐓙𐓚𐓛𐓜𐓝𐓞𐓟𐓠𐓡𐓢𐓣𐓤𐓥𐓦𐓧𐓨𐓩𐓪𐓫𐓬𐓭𐓮𐓯𐓰𐓱𐓲𐓳𐓴𐓵𐓶𐓷𐓸𐓹𐓺𐓻𐖗𐖘𐖙𐖚𐖛𐖜𐖝𐖞𐖟𐖠𐖡𐖣𐖤𐖥𐖦𐖧𐖨𐖩𐖪𐖫𐖬𐖭𐖮𐖯𐖰𐖱𐖳𐖴𐖵𐖶𐖷𐖸𐖹𐖻𐖼𐳀𐳁𐳂𐳃𐳄𐳅𐳆𐳇𐳈𐳉𐳊𐳋𐳌𐳍𐳎𐳏𐳐𐳑𐳒𐳓𐳔𐳕𐳖𐳗𐳘𐳙𐳚𐳛𐳜𐳝𐳞𐳟𐳠𐳡𐳢𐳣𐳤𐳥𐳦𐳧𐳨𐳩𐳪𐳫𐳬𐳭𐳮𐳯𐳰𐳱𐳲𑣀𑣁𑣂𑣃𑣄𑣅𑣆𑣇𑣈𑣉𑣊𑣋𑣌𑣍𑣎𑣏𑣐𑣑𑣒𑣓𑣔𑣕𑣖𑣗𑣘𑣙𑣚𑣛𑣜𑣝𑣞𑣟𖹠𖹡𖹢𖹣𖹤𖹥𖹦𖹧𖹨𖹩𖹪𖹫𖹬𖹭𖹮𖹯𖹰𖹱𖹲𖹳𖹴𖹵𖹶𖹷𖹸𖹹𖹺𖹻𖹼𖹽𖹾𖹿𞤢𞤣𞤤𞤥𞤦𞤧𞤨𞤩𞤪𞤫𞤬𞤭𞤮𞤯𞤰𞤱𞤲𞤳𞤴𞤵𞤶𞤷𞤸𞤹𞤺𞤻𞤼𞤽𞤾𞤿𞥀𞥁𞥂𞥃'::text)
                          ELSE latin.form
-                     END AS form
-                FROM ( SELECT (replace(replace(replace(
+                     END, 'ß'::text, 'ss'::text), 'æ'::text, 'ae'::text), 'œ'::text, 'oe'::text) AS replace
+                FROM ( SELECT (
                              CASE
                                  WHEN (plain.form ~ '[\u00C6\u00D0\u00D8\u00DE\u00F0\u00F8\u0110-\u0111\u0126-\u0127\u0131\u0141-\u0142\u014A\u0152\u0166-\u0167\u0181-\u0182\u0184\u0186-\u0187\u0189-\u018B\u018E-\u0191\u0193-\u0194\u0196-\u0198\u019C-\u019D\u019F\u01A2\u01A4\u01A6-\u01A7\u01A9\u01AC\u01AE\u01B1-\u01B3\u01B5\u01B7-\u01B8\u01BC\u01E4\u01F6-\u01F7\u021C\u0220\u0222\u0224\u023A-\u023B\u023D-\u023E\u0241\u0243-\u0246\u0248\u024A\u024C\u024E\u0370\u0372\u0376\u037F\u0391-\u03A1\u03A3-\u03A9\u03C2\u03CF\u03D8\u03DA\u03DC\u03DE\u03E0\u03E2\u03E4\u03E6\u03E8\u03EA\u03EC\u03EE\u03F7\u03FA\u03FD-\u03FF\u0402\u0404-\u0406\u0408-\u040B\u040F-\u0418\u041A-\u042F\u0460\u0462\u0464\u0466\u0468\u046A\u046C\u046E\u0470\u0472\u0474\u0478\u047A\u047C\u047E\u0480\u048A\u048C\u048E\u0490\u0492\u0494\u0496\u0498\u049A\u049C\u049E\u04A0\u04A2\u04A4\u04A6\u04A8\u04AA\u04AC\u04AE\u04B0\u04B2\u04B4\u04B6\u04B8\u04BA\u04BC\u04BE\u04C0\u04C3\u04C5\u04C7\u04C9\u04CB\u04CD\u04D4\u04D8\u04E0\u04E8\u04F6\u04FA\u04FC\u04FE\u0500\u0502\u0504\u0506\u0508\u050A\u050C\u050E\u0510\u0512\u0514\u0516\u0518\u051A\u051C\u051E\u0520\u0522\u0524\u0526\u0528\u052A\u052C\u052E]'::text) THEN translate(plain.form, 'ÆÐØÞðøĐđĦħıŁłŊŒŦŧƁƂƄƆƇƉƊƋƎƏƐƑƓƔƖƗƘƜƝƟƢƤƦƧƩƬƮƱƲƳƵƷƸƼǤǶǷȜȠȢȤȺȻȽȾɁɃɄɅɆɈɊɌɎͰͲͶͿΑΒΓΔΕΖΗΘΙΚΛΜΝΞΟΠΡΣΤΥΦΧΨΩςϏϘϚϜϞϠϢϤϦϨϪϬϮϷϺϽϾϿЂЄЅІЈЉЊЋЏАБВГДЕЖЗИКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯѠѢѤѦѨѪѬѮѰѲѴѸѺѼѾҀҊҌҎҐҒҔҖҘҚҜҞҠҢҤҦҨҪҬҮҰҲҴҶҸҺҼҾӀӃӅӇӉӋӍӔӘӠӨӶӺӼӾԀԂԄԆԈԊԌԎԐԒԔԖԘԚԜԞԠԢԤԦԨԪԬԮ'::text, 'ædoþdoddhhillŋœttɓƃƅɔƈɖɗƌǝəɛƒɠɣɩɨƙɯɲɵƣƥʀƨʃƭʈʊʋƴƶʒƹƽǥƕƿȝƞȣȥⱥȼƚⱦɂƀʉʌɇɉɋɍɏͱͳͷϳαβγδεζηθικλμνξοπρστυφχψωσϗϙϛϝϟϡϣϥϧϩϫϭϯϸϻͻͼͽђєѕіјљњћџабвгдежзиклмнопрстуфхцчшщъыьэюяѡѣѥѧѩѫѭѯѱѳѵѹѻѽѿҁҋҍҏґғҕҗҙқҝҟҡңҥҧҩҫҭүұҳҵҷҹһҽҿӏӄӆӈӊӌӎӕәӡөӷӻӽӿԁԃԅԇԉԋԍԏԑԓԕԗԙԛԝԟԡԣԥԧԩԫԭԯ'::text)
                                  ELSE plain.form
-                             END, 'ß'::text, 'ss'::text), 'æ'::text, 'ae'::text), 'œ'::text, 'oe'::text) COLLATE "C") AS form
-                        FROM ( SELECT lower((translate(NORMALIZE(regexp_replace((NORMALIZE(fold_kb_text_v1.p_text, NFKD) COLLATE "C"), '[\u0300-\u036F\u00AD\u200B\u200D\u2060\uFEFF]+'::text, ''::text, 'g'::text), NFC), '‐‑‒–—―−'::text, '-------'::text) COLLATE "C")) AS form) plain) latin)
-         END AS form;
+                             END COLLATE "C") AS form
+                        FROM ( SELECT lower((translate(NORMALIZE(regexp_replace((NORMALIZE(bounded.content, NFKD) COLLATE "C"), '[\u0300-\u036F\u00AD\u200B\u200D\u2060\uFEFF]+'::text, ''::text, 'g'::text), NFC), '‐‑‒–—―−'::text, '-------'::text) COLLATE "C")) AS form
+                                FROM ( SELECT regexp_replace((translate(fold_kb_text_v1.p_text, '™℠'::text, '  '::text) COLLATE "C"), '([̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]{30})[̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]+'::text, '\1'::text, 'g'::text) AS content) bounded) plain) latin)
+         END AS replace;
 END;
 
 -- Name: FUNCTION fold_kb_text_v1(p_text text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.fold_kb_text_v1(p_text text) IS 'The text in the form in which words are compared: Unicode NFKD, without combining marks (U+0300 … U+036F), soft hyphens and zero-width characters, recomposed (NFC), lower case by explicit tables, hyphens and dashes as "-". Does not depend on the locale of the database.';
+COMMENT ON FUNCTION kbsearch.fold_kb_text_v1(p_text text) IS 'The text in the form in which words are compared: Unicode NFKD, without combining marks (U+0300 … U+036F; of others at most 30 in a row), soft hyphens and zero-width characters, recomposed (NFC), lower case by explicit tables, hyphens and dashes as "-", trademark signs as spaces. Does not depend on the locale of the database.';
 
 -- Name: analyze_kb_text_v1(text[], regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -509,7 +510,7 @@ COMMENT ON FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, 
 -- Name: digest_kb_request_v1(jsonb, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding public.vector) RETURNS text
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT "left"(encode(sha256((convert_to((p_request)::text, 'UTF8'::name) || COALESCE(('\x00'::bytea || public.vector_send(p_embedding)), '\x'::bytea))), 'hex'::text), 32) AS "left";
 END;
@@ -541,7 +542,7 @@ WITH (toast_tuple_target='4080');
 
 -- Name: TABLE kb_article_chunks; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title, language and searchable are copies of the article''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language of the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
 
 -- Name: find_kb_phrase_v1(bigint, text, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -574,7 +575,6 @@ CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_em
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_hashjoin TO 'on'
     AS $$
 #variable_conflict use_column
 BEGIN
@@ -657,7 +657,8 @@ CREATE FUNCTION kbsearch.match_kb_vector_v1(p_org_id bigint, p_space_id bigint, 
      e.chunk_id,
      (round((((1)::double precision - (e.embedding OPERATOR(public.<=>) match_kb_vector_v1.p_embedding)) * (1000000)::double precision)))::integer AS round
     FROM kbsearch.kb_article_embeddings e
-   WHERE ((e.org_id = match_kb_vector_v1.p_org_id) AND (e.space_id = match_kb_vector_v1.p_space_id) AND e.searchable AND e.has_direction AND ((match_kb_vector_v1.p_allowed IS NULL) OR (e.article_id = ANY (match_kb_vector_v1.p_allowed))))
+   WHERE ((e.org_id = match_kb_vector_v1.p_org_id) AND (e.space_id = match_kb_vector_v1.p_space_id) AND e.searchable AND e.has_direction AND ((match_kb_vector_v1.p_allowed IS NULL) OR (e.article_id IN ( SELECT u.id
+            FROM unnest(match_kb_vector_v1.p_allowed) u(id)))))
   OFFSET 0;
 END;
 
@@ -670,45 +671,39 @@ COMMENT ON FUNCTION kbsearch.match_kb_vector_v1(p_org_id bigint, p_space_id bigi
 CREATE FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT found.article_id,
-     found.chunk_id,
-     (COALESCE((round(((GREATEST(0, found.similarity))::double precision * fuse_kb_weighted_v1.p_vector_unit)))::bigint, (0)::bigint) + COALESCE((round((found.raw * fuse_kb_weighted_v1.p_keyword_unit)))::bigint, (0)::bigint)),
-     found.similarity,
-     found.raw
-    FROM ( SELECT COALESCE(v.article_id, ( SELECT c.article_id
-                    FROM kbsearch.kb_article_chunks c
-                   WHERE ((c.org_id = fuse_kb_weighted_v1.p_org_id) AND (c.id = k.chunk_id) AND (v.article_id IS NULL)))) AS article_id,
-             COALESCE(v.chunk_id, k.chunk_id) AS chunk_id,
-             v.similarity,
-             k.raw
-            FROM (kbsearch.match_kb_vector_v1(fuse_kb_weighted_v1.p_org_id, fuse_kb_weighted_v1.p_space_id, fuse_kb_weighted_v1.p_embedding, fuse_kb_weighted_v1.p_allowed) v(article_id, chunk_id, similarity)
-              FULL JOIN kbsearch.match_kb_keyword_v1(fuse_kb_weighted_v1.p_org_id, fuse_kb_weighted_v1.p_lexemes, fuse_kb_weighted_v1.p_term_weights, fuse_kb_weighted_v1.p_counts_terms) k(chunk_id, raw) ON ((k.chunk_id = v.chunk_id)))
-           WHERE (fuse_kb_weighted_v1.p_uses_vector AND fuse_kb_weighted_v1.p_uses_keyword)
-         UNION ALL
-          SELECT v.article_id,
-             v.chunk_id,
-             v.similarity,
-             NULL::double precision AS float8
-            FROM kbsearch.match_kb_vector_v1(fuse_kb_weighted_v1.p_org_id, fuse_kb_weighted_v1.p_space_id, fuse_kb_weighted_v1.p_embedding, fuse_kb_weighted_v1.p_allowed) v(article_id, chunk_id, similarity)
-           WHERE (fuse_kb_weighted_v1.p_uses_vector AND (NOT fuse_kb_weighted_v1.p_uses_keyword))
-         UNION ALL
-          SELECT ( SELECT c.article_id
-                    FROM kbsearch.kb_article_chunks c
-                   WHERE ((c.org_id = fuse_kb_weighted_v1.p_org_id) AND (c.id = k.chunk_id))) AS article_id,
-             k.chunk_id,
-             NULL::integer AS int4,
-             k.raw
-            FROM kbsearch.match_kb_keyword_v1(fuse_kb_weighted_v1.p_org_id, fuse_kb_weighted_v1.p_lexemes, fuse_kb_weighted_v1.p_term_weights, fuse_kb_weighted_v1.p_counts_terms) k(chunk_id, raw)
-           WHERE (fuse_kb_weighted_v1.p_uses_keyword AND (NOT fuse_kb_weighted_v1.p_uses_vector) AND (NOT fuse_kb_weighted_v1.p_dense))
-         UNION ALL
-          SELECT c.article_id,
-             k.chunk_id,
-             NULL::integer AS int4,
-             k.raw
-            FROM (kbsearch.match_kb_keyword_v1(fuse_kb_weighted_v1.p_org_id, fuse_kb_weighted_v1.p_lexemes, fuse_kb_weighted_v1.p_term_weights, fuse_kb_weighted_v1.p_counts_terms) k(chunk_id, raw)
-              JOIN kbsearch.kb_article_chunks c ON (((c.org_id = fuse_kb_weighted_v1.p_org_id) AND (c.id = k.chunk_id))))
-           WHERE (fuse_kb_weighted_v1.p_uses_keyword AND (NOT fuse_kb_weighted_v1.p_uses_vector) AND fuse_kb_weighted_v1.p_dense)) found
-   WHERE ((fuse_kb_weighted_v1.p_allowed IS NULL) OR (found.article_id = ANY (fuse_kb_weighted_v1.p_allowed)));
+ SELECT COALESCE(v.article_id, c.article_id) AS article_id,
+     COALESCE(v.chunk_id, k.chunk_id) AS chunk_id,
+     (COALESCE((round(((GREATEST(0, v.similarity))::double precision * fuse_kb_weighted_v1.p_vector_unit)))::bigint, (0)::bigint) + COALESCE((round((k.raw * fuse_kb_weighted_v1.p_keyword_unit)))::bigint, (0)::bigint)) AS score,
+     v.similarity,
+     k.raw
+    FROM ((( SELECT m.article_id,
+             m.chunk_id,
+             m.similarity
+            FROM kbsearch.match_kb_vector_v1(fuse_kb_weighted_v1.p_org_id, fuse_kb_weighted_v1.p_space_id, fuse_kb_weighted_v1.p_embedding, fuse_kb_weighted_v1.p_allowed) m(article_id, chunk_id, similarity)
+           WHERE fuse_kb_weighted_v1.p_uses_vector) v
+      FULL JOIN ( SELECT m.chunk_id,
+             m.raw
+            FROM kbsearch.match_kb_keyword_v1(fuse_kb_weighted_v1.p_org_id, fuse_kb_weighted_v1.p_lexemes, fuse_kb_weighted_v1.p_term_weights, fuse_kb_weighted_v1.p_counts_terms) m(chunk_id, raw)
+           WHERE fuse_kb_weighted_v1.p_uses_keyword) k ON ((k.chunk_id = v.chunk_id)))
+      CROSS JOIN LATERAL ( SELECT
+                 CASE
+                     WHEN (v.article_id IS NULL) THEN ( SELECT h.article_id
+                        FROM kbsearch.kb_article_chunks h
+                       WHERE ((h.org_id = fuse_kb_weighted_v1.p_org_id) AND (h.id = k.chunk_id)))
+                     ELSE NULL::bigint
+                 END AS article_id) c)
+   WHERE ((fuse_kb_weighted_v1.p_uses_vector OR (NOT fuse_kb_weighted_v1.p_dense)) AND ((fuse_kb_weighted_v1.p_allowed IS NULL) OR (v.article_id IS NOT NULL) OR (c.article_id IN ( SELECT u.id
+            FROM unnest(fuse_kb_weighted_v1.p_allowed) u(id)))))
+ UNION ALL
+  SELECT c.article_id,
+     k.chunk_id,
+     (round((k.raw * fuse_kb_weighted_v1.p_keyword_unit)))::bigint AS round,
+     NULL::integer AS int4,
+     k.raw
+    FROM (kbsearch.match_kb_keyword_v1(fuse_kb_weighted_v1.p_org_id, fuse_kb_weighted_v1.p_lexemes, fuse_kb_weighted_v1.p_term_weights, fuse_kb_weighted_v1.p_counts_terms) k(chunk_id, raw)
+      JOIN kbsearch.kb_article_chunks c ON (((c.org_id = fuse_kb_weighted_v1.p_org_id) AND (c.id = k.chunk_id))))
+   WHERE (fuse_kb_weighted_v1.p_uses_keyword AND (NOT fuse_kb_weighted_v1.p_uses_vector) AND fuse_kb_weighted_v1.p_dense AND ((fuse_kb_weighted_v1.p_allowed IS NULL) OR (c.article_id IN ( SELECT u.id
+            FROM unnest(fuse_kb_weighted_v1.p_allowed) u(id)))));
 END;
 
 -- Name: FUNCTION fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision); Type: COMMENT; Schema: kbsearch; Owner: -
@@ -803,7 +798,7 @@ BEGIN
                 HINT = 'Insert the article into the other organisation and delete this one.';
     END IF;
     NEW.version := OLD.version
-        + (NEW.title IS DISTINCT FROM OLD.title OR NEW.language IS DISTINCT FROM OLD.language OR NEW.published <> OLD.published)::integer;
+        + (NEW.title IS DISTINCT FROM OLD.title OR NEW.published <> OLD.published)::integer;
     IF NEW IS DISTINCT FROM OLD AND NEW.updated_at = OLD.updated_at THEN
         NEW.updated_at := now();
     END IF;
@@ -813,7 +808,7 @@ $$;
 
 -- Name: FUNCTION kb_articles_guard_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_articles_guard_v1() IS 'Trigger, before update of kb_articles: refuses another org_id (KBORG), counts version up where title, language or published change (the chunks follow by their foreign key), and keeps updated_at.';
+COMMENT ON FUNCTION kbsearch.kb_articles_guard_v1() IS 'Trigger, before update of kb_articles: refuses another org_id (KBORG), counts version up where title or published change (the chunks follow by their foreign key), and keeps updated_at.';
 
 -- Name: kb_chunks_begin_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -866,7 +861,7 @@ BEGIN
         END IF;
         PERFORM set_config('kbsearch.locked_org_id', NEW.org_id::text, true);
     END IF;
-    SELECT a.version, a.title, coalesce(a.language, o.language), a.published
+    SELECT a.version, a.title, o.language, a.published
     INTO NEW.article_version, v_title, v_language, v_published
     FROM kbsearch.kb_articles AS a
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
@@ -1140,8 +1135,7 @@ BEGIN
     IF NEW.language <> OLD.language THEN
         UPDATE kbsearch.kb_article_chunks AS c
         SET language = NULL
-        FROM kbsearch.kb_articles AS a
-        WHERE c.org_id = NEW.id AND a.org_id = NEW.id AND a.id = c.article_id AND a.language IS NULL;
+        WHERE c.org_id = NEW.id;
     END IF;
     IF NEW.reference_length <> OLD.reference_length THEN
         PERFORM kbsearch.rebuild_kb_index_v1(NEW.id);
@@ -1152,7 +1146,7 @@ $$;
 
 -- Name: FUNCTION kb_organizations_changed_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_organizations_changed_v1() IS 'Trigger, after update of organizations: another language analyses the chunks of its articles again, another reference_length rebuilds the postings.';
+COMMENT ON FUNCTION kbsearch.kb_organizations_changed_v1() IS 'Trigger, after update of organizations: another language analyses all chunks again, another reference_length rebuilds the postings.';
 
 -- Name: kb_organizations_guard_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1335,32 +1329,28 @@ BEGIN
         FROM collapsed AS c
         WHERE v_min_score IS NULL OR c.score / 1e9::double precision >= v_min_score
     ),
-    admitted AS (
-        SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
-        FROM candidates AS c
-        WHERE v_kind_quota IS NULL
-        UNION ALL
-        SELECT q.article_id, q.chunk_id, q.score, q.similarity, q.raw
+    cut AS (
+        SELECT q.article_id
         FROM (
-            SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw, a.kind,
-                row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
+            SELECT c.article_id, a.kind, row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
             FROM candidates AS c
             INNER JOIN kbsearch.kb_articles AS a ON a.org_id = v_org_id AND a.id = c.article_id
         ) AS q
-        WHERE
-            v_kind_quota IS NOT NULL
-            AND q.place_in_kind <= coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
+        WHERE q.place_in_kind > coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
     counted AS MATERIALIZED (
         SELECT
             count(*) AS total,
-            count(*) FILTER (WHERE m.score > p_after_score OR (m.score = p_after_score AND m.article_id <= p_after_article_id)) AS before
-        FROM admitted AS m
+            count(*) FILTER (WHERE c.score > p_after_score OR (c.score = p_after_score AND c.article_id <= p_after_article_id)) AS before
+        FROM candidates AS c
+        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
     ),
     page AS MATERIALIZED (
-        SELECT m.article_id, m.chunk_id, m.score, m.similarity, m.raw
-        FROM admitted AS m
-        WHERE p_after_score IS NULL OR m.score < p_after_score OR (m.score = p_after_score AND m.article_id > p_after_article_id)
+        SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
+        FROM candidates AS c
+        WHERE
+            (v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u))
+            AND (p_after_score IS NULL OR c.score < p_after_score OR (c.score = p_after_score AND c.article_id > p_after_article_id))
         ORDER BY score DESC, article_id ASC
         LIMIT p_limit OFFSET p_offset
     ),
@@ -1421,7 +1411,7 @@ CREATE TABLE kbsearch.kb_articles (
 
 -- Name: TABLE kb_articles; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language NULL: the organisation''s. version counts changes of what chunks copy (title, language, published).';
+COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language is noted and not yet used: chunks and questions are both analysed in the organisation''s, so that they match. version counts changes of what chunks copy (title, published).';
 
 -- Name: kb_source_kinds; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -1467,13 +1457,12 @@ CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_em
     FROM (((kbsearch.rank_kb_articles_v1(list_kb_results_v1.p_plan, list_kb_results_v1.p_embedding, (list_kb_results_v1.p_plan).row_limit, (list_kb_results_v1.p_plan).row_offset, (list_kb_results_v1.p_plan).after_score, (list_kb_results_v1.p_plan).after_article_id) r(place, article_id, chunk_id, score, similarity, raw, tied_with, total)
       JOIN kbsearch.kb_articles a ON (((a.org_id = (list_kb_results_v1.p_plan).org_id) AND (a.id = r.article_id))))
       JOIN kbsearch.kb_article_chunks c ON (((c.org_id = (list_kb_results_v1.p_plan).org_id) AND (c.id = r.chunk_id))))
-      LEFT JOIN kbsearch.kb_source_kinds k ON ((k.kind = a.kind)))
-   ORDER BY r.place;
+      LEFT JOIN kbsearch.kb_source_kinds k ON ((k.kind = a.kind)));
 END;
 
 -- Name: FUNCTION list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) IS 'A page of ranked articles with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result.';
+COMMENT ON FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) IS 'A page of ranked articles, in no order, with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result.';
 
 -- Name: lock_kb_corpus_v1(bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1494,6 +1483,7 @@ CREATE FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
     SET jit TO 'off'
     AS $$
 DECLARE
@@ -1525,20 +1515,24 @@ BEGIN
         GROUP BY e.lexeme, e.entry
         HAVING sum(e.sign) <> 0
     ),
-    numbered AS (
-        SELECT
-            n.lexeme COLLATE "C" AS lexeme,
-            n.entry,
-            sign(n.copies)::smallint AS sign,
-            (row_number() OVER (PARTITION BY n.lexeme, sign(n.copies) ORDER BY n.entry) - 1) / 200 AS block
-        FROM net AS n
-        CROSS JOIN LATERAL generate_series(1, abs(n.copies)) AS copy
+    words AS (
+        SELECT n.lexeme COLLATE "C" AS lexeme, n.sign, array_agg(n.entry ORDER BY n.entry) AS entries
+        FROM (
+            SELECT n.lexeme, n.entry, sign(n.copies)::smallint AS sign FROM net AS n
+            UNION ALL
+            SELECT n.lexeme, n.entry, sign(n.copies)::smallint FROM net AS n CROSS JOIN LATERAL generate_series(2, abs(n.copies)) AS copy WHERE abs(n.copies) > 1
+        ) AS n
+        GROUP BY n.lexeme, n.sign
     ),
     posted AS (
         INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
-        SELECT p_org_id, m.lexeme, min(m.entry) >> 12, m.sign * v_segment, m.sign, max(m.entry & 4095), count(*), array_agg(m.entry ORDER BY m.entry)
-        FROM numbered AS m
-        GROUP BY m.lexeme, m.sign, m.block
+        SELECT
+            p_org_id, w.lexeme, b.entries[1] >> 12, w.sign * v_segment, w.sign,
+            (SELECT max(e.entry & 4095) FROM unnest(b.entries) AS e (entry)), cardinality(b.entries), b.entries
+        FROM words AS w
+        CROSS JOIN LATERAL (
+            SELECT w.entries[first.n:first.n + 199] AS entries FROM generate_series(1, cardinality(w.entries), 200) AS first (n)
+        ) AS b
         RETURNING 1
     )
     SELECT count(*) INTO v_rows FROM posted;
@@ -1594,46 +1588,60 @@ COMMENT ON FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) IS 'The payload of
 CREATE FUNCTION kbsearch.parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT reason text, OUT operators jsonb, OUT ignored text[]) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
     AS $_$
 DECLARE
-    v_text text := translate(kbsearch.fold_kb_text_v1(coalesce(p_query_text, '')), U&'\201C\201D\201E\201F\00AB\00BB', '""""""');
+    -- a dash before a word is punctuation; the minus that excludes is the ASCII one, so dashes go before folding makes them minus signs
+    v_text text := translate(
+        kbsearch.fold_kb_text_v1(regexp_replace(coalesce(p_query_text, ''), '(^|[[:space:]])[\u2010-\u2015\u2212]+', '\1', 'g')),
+        U&'\201C\201D\201E\201F\00AB\00BB', '""""""'
+    );
     v_fields text[];
     v_shapes text[];
 BEGIN
     operators := '[]';
     ignored := '{}';
-    IF v_text !~ '["-]' THEN
-        v_fields := ARRAY[v_text];
-        v_shapes := ARRAY['words'];
-    ELSE
-        WITH pieces AS MATERIALIZED (
-            SELECT p.n, p.piece, CASE
-                WHEN p.piece ~ '^"..*"$' THEN 'phrase'
-                WHEN p.piece ~ '^-("..*"$|[^-"])' THEN 'exclusion'
-                ELSE 'words'
-            END AS shape
-            FROM (
-                SELECT m.n, m.hit[1] AS piece
-                FROM regexp_matches(v_text COLLATE "C", '-?"[^"]+"|[^[:space:]"]+|"', 'g') WITH ORDINALITY AS m (hit, n)
-            ) AS p
-        )
+    IF strpos(v_text, '"') = 0 AND strpos(v_text, '-') = 0 THEN
+        -- no operators: a shorter statement, which is most of what a search of a small organisation saves
         SELECT
-            array_agg(f.content ORDER BY f.n), array_agg(f.shape ORDER BY f.n)
-        INTO v_fields, v_shapes
+            coalesce(array_agg(t.lexeme ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
+            coalesce(array_agg(t.term_count ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
+            CASE WHEN count(*) = 0 THEN 'empty_query' WHEN count(*) FILTER (WHERE t.term_count > 0) = 0 THEN 'stop_words_only' END
+        INTO lexemes, term_counts, reason
         FROM (
-            SELECT 0 AS n, coalesce(string_agg(p.piece, ' ' ORDER BY p.n), '') AS content, 'words' AS shape FROM pieces AS p WHERE p.shape <> 'exclusion'
-            UNION ALL
-            SELECT min(p.n), p.piece, p.shape FROM pieces AS p WHERE p.shape <> 'words' GROUP BY p.shape, p.piece
-        ) AS f;
-        IF cardinality(v_fields) > 101 THEN
-            -- far too many: not worth analysing
-            operators := to_jsonb(v_fields[2:]);
-            lexemes := '{}';
-            term_counts := '{}';
-            RETURN;
-        END IF;
+            SELECT a.lexeme, count(a.lexeme) FILTER (WHERE a.in_question) AS term_count
+            FROM kbsearch.analyze_kb_text_v1(ARRAY[v_text], p_language) AS a
+            GROUP BY a.lexeme
+        ) AS t;
+        RETURN;
+    END IF;
+    WITH pieces AS MATERIALIZED (
+        SELECT p.n, p.piece, CASE
+            WHEN p.piece ~ '^"..*"$' THEN 'phrase'
+            WHEN p.piece ~ '^-("..*"$|[^-"])' THEN 'exclusion'
+            ELSE 'words'
+        END AS shape
+        FROM (
+            SELECT m.n, m.hit[1] AS piece
+            FROM regexp_matches(v_text COLLATE "C", '-?"[^"]+"|[^[:space:]"]+|"', 'g') WITH ORDINALITY AS m (hit, n)
+        ) AS p
+    )
+    SELECT
+        array_agg(f.content ORDER BY f.n), array_agg(f.shape ORDER BY f.n)
+    INTO v_fields, v_shapes
+    FROM (
+        SELECT 0 AS n, coalesce(string_agg(p.piece, ' ' ORDER BY p.n), '') AS content, 'words' AS shape FROM pieces AS p WHERE p.shape <> 'exclusion'
+        UNION ALL
+        SELECT min(p.n), p.piece, p.shape FROM pieces AS p WHERE p.shape <> 'words' GROUP BY p.shape, p.piece
+    ) AS f;
+    IF cardinality(v_fields) > 101 THEN
+        -- far too many: not worth analysing
+        operators := to_jsonb(v_fields[2:]);
+        lexemes := '{}';
+        term_counts := '{}';
+        RETURN;
     END IF;
     WITH words AS MATERIALIZED (
         SELECT a.field, a.n, a.part, a.form, a.lexeme, a.in_phrase, a.in_question, v_shapes[a.field] AS shape
@@ -1690,18 +1698,17 @@ CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text
     SET jit TO 'off'
     SET extra_float_digits TO '1'
     SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'on'
-    SET enable_mergejoin TO 'on'
     AS $_$
 DECLARE
     v_plan kbsearch.kb_search_plan;
     v_language regconfig;
-    v_active_space_id bigint;
+    v_reference_length integer;
     v_profile text;
     v_scorer text;
+    v_has_vectors boolean;
     v_dimensions integer;
     v_given integer;
-    v_term_counts bigint[];
+    v_question record;
     v_reason text;
     v_operators jsonb;
     v_operator jsonb;
@@ -1713,9 +1720,16 @@ DECLARE
     v_excluded bigint[];
 BEGIN
     -- organisation
-    SELECT o.id, o.language, o.active_space_id, o.ranking_profile
-    INTO v_plan.org_id, v_language, v_active_space_id, v_profile
+    SELECT
+        o.id, o.language, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
+        kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
+        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
+    INTO
+        v_plan.org_id, v_language, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
+        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
     FROM kbsearch.organizations AS o
+    LEFT JOIN kbsearch.kb_embedding_spaces AS e ON e.id = coalesce(p_space_id, o.active_space_id)
+    LEFT JOIN LATERAL kbsearch.resolve_kb_profile_v1(o.id, coalesce(p_profile, o.ranking_profile)) AS p ON true
     WHERE o.id = p_org_id;
     IF v_plan.org_id IS NULL THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
@@ -1737,8 +1751,8 @@ BEGIN
     v_plan.row_offset := p_offset;
 
     -- filters
-    IF cardinality(p_kinds) = 0 OR array_position(p_kinds, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'p_kinds is empty or has a NULL in it'
+    IF cardinality(p_kinds) = 0 OR array_ndims(p_kinds) > 1 OR array_position(ARRAY(SELECT k.kind FROM unnest(p_kinds) AS k (kind)), NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'p_kinds is empty, has a NULL in it or is no simple list'
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kinds', 'given', to_jsonb(p_kinds))::text,
                 HINT = 'Name at least one kind, or pass NULL for all kinds.';
     END IF;
@@ -1772,10 +1786,6 @@ BEGIN
     v_plan.min_score := p_min_score;
 
     -- profile
-    v_profile := coalesce(p_profile, v_profile);
-    SELECT p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
-    INTO v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
-    FROM kbsearch.resolve_kb_profile_v1(p_org_id, v_profile) AS p;
     IF v_plan.profile IS NULL THEN
         RAISE EXCEPTION 'there is no ranking profile %', quote_literal(v_profile)
             USING ERRCODE = 'KBPRF', DETAIL = jsonb_build_object('org_id', p_org_id, 'profile', v_profile)::text,
@@ -1789,10 +1799,10 @@ BEGIN
             USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'bytes', octet_length(p_query_text), 'maximum_bytes', 32768)::text,
                 HINT = 'Send the part of the text that says what is looked for.';
     END IF;
-    SELECT q.lexemes, q.term_counts, q.reason, q.operators, q.ignored
-    INTO v_plan.lexemes, v_term_counts, v_reason, v_operators, v_plan.ignored
-    FROM kbsearch.parse_kb_query_v1(p_query_text, v_language) AS q;
-
+    v_question := kbsearch.parse_kb_query_v1(p_query_text, v_language);
+    v_plan.lexemes := v_question.lexemes;
+    v_plan.ignored := v_question.ignored;
+    v_operators := v_question.operators;
     IF jsonb_array_length(v_operators) > 32 THEN
         RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_operators)
             USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_operators), 'maximum_operators', 32)::text,
@@ -1800,14 +1810,10 @@ BEGIN
     END IF;
 
     -- space and embedding
-    v_plan.space_id := coalesce(p_space_id, v_active_space_id);
-    IF v_plan.space_id IS NOT NULL THEN
-        SELECT s.dimensions INTO v_dimensions FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_plan.space_id;
-        IF v_dimensions IS NULL THEN
-            RAISE EXCEPTION 'there is no embedding space %', v_plan.space_id
-                USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('space_id', v_plan.space_id)::text,
-                    HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL for the organisation''s active space.';
-        END IF;
+    IF v_plan.space_id IS NOT NULL AND v_dimensions IS NULL THEN
+        RAISE EXCEPTION 'there is no embedding space %', v_plan.space_id
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('space_id', v_plan.space_id)::text,
+                HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL for the organisation''s active space.';
     END IF;
     IF p_query_embedding IS NOT NULL THEN
         v_given := kbsearch.count_kb_dimensions_v1(p_query_embedding);
@@ -1825,7 +1831,7 @@ BEGIN
 
     -- something to search with
     v_plan.vector_reason := CASE WHEN v_plan.fusion = 'keyword' THEN 'not_in_fusion' WHEN p_query_embedding IS NULL THEN 'no_embedding' END;
-    v_plan.keyword_reason := CASE WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion' ELSE v_reason END;
+    v_plan.keyword_reason := CASE WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion' ELSE v_question.reason END;
     IF v_plan.vector_reason IS NOT NULL AND v_plan.keyword_reason IS NOT NULL THEN
         RAISE EXCEPTION 'nothing to search with: vector leg %, keyword leg %', v_plan.vector_reason, v_plan.keyword_reason
             USING ERRCODE = 'KBQRY',
@@ -1835,7 +1841,7 @@ BEGIN
 
     -- cursor
     v_digest := kbsearch.digest_kb_request_v1(
-        jsonb_build_array(p_query_text, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory), p_query_embedding
+        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory), p_query_embedding
     );
     IF p_cursor IS NOT NULL THEN
         v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
@@ -1845,7 +1851,7 @@ BEGIN
             WHEN v_parts[1] <> '1' THEN 'of another function version'
             WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
             WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
-            WHEN v_parts[4] <> v_digest THEN 'of another request'
+            WHEN v_parts[4] <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
             WHEN p_offset <> 0 THEN 'given together with an offset'
         END;
         IF v_reason IS NOT NULL THEN
@@ -1860,9 +1866,10 @@ BEGIN
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
     ELSE
-        SELECT coalesce(sum(s.chunk_count), 0) INTO v_plan.chunk_total FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id;
-        SELECT coalesce(array_agg(coalesce(d.document_frequency, 0) ORDER BY q.n), '{}')
-        INTO v_plan.document_frequencies
+        SELECT
+            (SELECT coalesce(sum(s.chunk_count), 0) FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id),
+            coalesce(array_agg(coalesce(d.document_frequency, 0) ORDER BY q.n), '{}')
+        INTO v_plan.chunk_total, v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
         LEFT JOIN kbsearch.count_kb_documents_v1(p_org_id, v_plan.lexemes) AS d ON d.lexeme = q.lexeme;
     END IF;
@@ -1876,30 +1883,38 @@ BEGIN
         SELECT q.lexeme, q.document_frequency, CASE
             WHEN v_plan.counts_terms THEN 1 ELSE q.term_count * kbsearch.kb_idf_v1(v_plan.chunk_total, q.document_frequency)
         END::double precision AS weight
-        FROM unnest(v_plan.lexemes, v_term_counts, v_plan.document_frequencies) AS q (lexeme, term_count, document_frequency)
+        FROM unnest(v_plan.lexemes, v_question.term_counts, v_plan.document_frequencies) AS q (lexeme, term_count, document_frequency)
         WHERE q.document_frequency > 0
     ) AS t;
     IF v_plan.keyword_reason IS NULL AND cardinality(v_plan.known_lexemes) = 0 THEN
         v_plan.keyword_reason := 'no_known_words';
     END IF;
-    IF v_plan.vector_reason IS NULL AND NOT kbsearch.has_kb_vectors_v1(p_org_id, v_plan.space_id) THEN
+    IF v_plan.vector_reason IS NULL AND NOT v_has_vectors THEN
         v_plan.vector_reason := CASE WHEN kbsearch.has_kb_embeddings_v1(p_org_id, v_plan.space_id) THEN 'no_direction' ELSE 'no_embedded_chunks' END;
     END IF;
-    v_plan.uses_vector := coalesce(v_plan.uses_vector, v_plan.vector_reason IS NULL);
-    v_plan.uses_keyword := coalesce(v_plan.uses_keyword, v_plan.keyword_reason IS NULL);
+    IF p_cursor IS NULL THEN
+        v_plan.uses_vector := v_plan.vector_reason IS NULL;
+        v_plan.uses_keyword := v_plan.keyword_reason IS NULL;
+    ELSE
+        -- the legs of page 1, whatever was written since
+        v_plan.vector_reason := CASE WHEN NOT v_plan.uses_vector THEN coalesce(v_plan.vector_reason, 'no_embedded_chunks') END;
+        v_plan.keyword_reason := CASE WHEN NOT v_plan.uses_keyword THEN coalesce(v_plan.keyword_reason, 'no_known_words') END;
+    END IF;
 
     -- articles that pass the filters
-    FOR v_operator IN SELECT o.element FROM jsonb_array_elements(v_operators) AS o (element) LOOP
-        SELECT coalesce(array_agg(f.article_id), '{}') INTO v_found
-        FROM kbsearch.find_kb_phrase_v1(
-            p_org_id, v_operator ->> 'words', ARRAY(SELECT w.lexeme COLLATE "C" FROM jsonb_array_elements_text(v_operator -> 'lexemes') AS w (lexeme))
-        ) AS f;
-        IF v_operator ->> 'shape' = 'phrase' THEN
-            v_required := CASE WHEN v_required IS NULL THEN v_found ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_found)) END;
-        ELSE
-            v_excluded := v_excluded || v_found;
-        END IF;
-    END LOOP;
+    IF v_operators <> '[]' THEN
+        FOR v_operator IN SELECT o.element FROM jsonb_array_elements(v_operators) AS o (element) LOOP
+            SELECT coalesce(array_agg(f.article_id), '{}') INTO v_found
+            FROM kbsearch.find_kb_phrase_v1(
+                p_org_id, v_operator ->> 'words', ARRAY(SELECT w.lexeme COLLATE "C" FROM jsonb_array_elements_text(v_operator -> 'lexemes') AS w (lexeme))
+            ) AS f;
+            IF v_operator ->> 'shape' = 'phrase' THEN
+                v_required := CASE WHEN v_required IS NULL THEN v_found ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_found)) END;
+            ELSE
+                v_excluded := v_excluded || v_found;
+            END IF;
+        END LOOP;
+    END IF;
     IF p_kinds IS NOT NULL OR p_metadata IS NOT NULL OR v_required IS NOT NULL OR v_excluded IS NOT NULL THEN
         v_plan.allowed := kbsearch.select_kb_articles_v1(p_org_id, p_kinds, p_metadata, v_required, v_excluded);
     END IF;
@@ -2089,7 +2104,7 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
              r.rrf_k
             FROM kbsearch.kb_ranking_profiles r
            WHERE (r.org_id = resolve_kb_profile_v1.p_org_id)) p
-   WHERE ((resolve_kb_profile_v1.p_profile ~ '^[a-z][a-z0-9_]{0,62}(@[1-9][0-9]{0,8})?$'::text) AND (p.name = split_part(resolve_kb_profile_v1.p_profile, '@'::text, 1)) AND (p.version = (COALESCE(NULLIF(split_part(resolve_kb_profile_v1.p_profile, '@'::text, 2), ''::text), '1'::text))::integer));
+   WHERE ((resolve_kb_profile_v1.p_profile ~ '^[a-z][a-z0-9_]{0,62}(@[1-9][0-9]{0,8})?$'::text) AND (p.name = split_part(resolve_kb_profile_v1.p_profile, '@'::text, 1)) AND ((p.version)::text = COALESCE(NULLIF(split_part(resolve_kb_profile_v1.p_profile, '@'::text, 2), ''::text), '1'::text)));
 END;
 
 -- Name: FUNCTION resolve_kb_profile_v1(p_org_id bigint, p_profile text); Type: COMMENT; Schema: kbsearch; Owner: -
@@ -2105,8 +2120,6 @@ CREATE FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text 
     SET jit TO 'off'
     SET extra_float_digits TO '1'
     SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 DECLARE
     v_plan kbsearch.kb_search_plan;
@@ -2127,10 +2140,14 @@ BEGIN
     FROM kbsearch.list_kb_results_v1(v_plan, p_query_embedding) AS r;
     IF v_total IS NULL THEN
         -- an empty page: limit 0, or past the end
-        SELECT r.total INTO v_total FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, 1, 0, NULL, NULL) AS r;
-        v_total := coalesce(v_total, 0);
-        v_last_place := CASE WHEN v_plan.row_limit = 0 THEN v_plan.row_offset ELSE v_total END;
+        SELECT r.total, r.place - 1 INTO v_total, v_last_place
+        FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, 1, v_plan.row_offset, v_plan.after_score, v_plan.after_article_id) AS r;
         v_last_cursor := p_cursor;
+        IF v_total IS NULL THEN
+            SELECT r.total INTO v_total FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, 1, 0, NULL, NULL) AS r;
+            v_total := coalesce(v_total, 0);
+            v_last_place := v_total;
+        END IF;
     END IF;
     IF v_plan.uses_vector THEN
         SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
@@ -2150,7 +2167,7 @@ BEGIN
             'vector', jsonb_build_object(
                 'takes_part', v_plan.uses_vector,
                 'reason', v_plan.vector_reason,
-                'chunks_without_embedding', v_plan.chunk_total - v_embedded,
+                'chunks_without_embedding', greatest(0, v_plan.chunk_total - v_embedded),
                 'chunks_without_direction', v_without_direction
             ),
             'keyword', jsonb_build_object(
@@ -2181,8 +2198,6 @@ CREATE FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text,
     SET jit TO 'off'
     SET extra_float_digits TO '1'
     SET enable_seqscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -2218,7 +2233,9 @@ CREATE FUNCTION kbsearch.select_kb_articles_v1(p_org_id bigint, p_kinds text[], 
                 FROM jsonb_array_elements(select_kb_articles_v1.p_metadata) wanted(element)
                WHERE (a.metadata @> wanted.element)))
              ELSE (a.metadata @> select_kb_articles_v1.p_metadata)
-         END) AND ((select_kb_articles_v1.p_required IS NULL) OR (a.id = ANY (select_kb_articles_v1.p_required))) AND ((select_kb_articles_v1.p_excluded IS NULL) OR (NOT (a.id = ANY (select_kb_articles_v1.p_excluded)))));
+         END) AND ((select_kb_articles_v1.p_required IS NULL) OR (a.id IN ( SELECT u.id
+            FROM unnest(select_kb_articles_v1.p_required) u(id)))) AND ((select_kb_articles_v1.p_excluded IS NULL) OR (NOT (a.id IN ( SELECT u.id
+            FROM unnest(select_kb_articles_v1.p_excluded) u(id))))));
 END;
 
 -- Name: FUNCTION select_kb_articles_v1(p_org_id bigint, p_kinds text[], p_metadata jsonb, p_required bigint[], p_excluded bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
@@ -2251,6 +2268,7 @@ COMMENT ON FUNCTION kbsearch.store_kb_vectors_v1(p_org_id bigint, p_article_id b
 CREATE FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text DEFAULT NULL::text, p_title text DEFAULT NULL::text, p_body text DEFAULT NULL::text, p_kind text DEFAULT 'article'::text, p_chunks jsonb DEFAULT NULL::jsonb, p_published boolean DEFAULT true, p_metadata jsonb DEFAULT '{}'::jsonb, p_source_uri text DEFAULT NULL::text, p_language regconfig DEFAULT NULL::regconfig, p_content_sha256 text DEFAULT NULL::text, p_article_id bigint DEFAULT NULL::bigint, p_space_id bigint DEFAULT NULL::bigint) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
     AS $_$
 DECLARE
     v_org_id bigint;
@@ -2262,6 +2280,7 @@ DECLARE
     v_space_id bigint;
     v_problem text;
     v_chunk_no bigint;
+    v_is_new boolean := true;
     v_given integer;
     v_dimensions integer;
 BEGIN
@@ -2321,8 +2340,20 @@ BEGIN
         END IF;
         INSERT INTO kbsearch.kb_articles (org_id, external_ref, kind, title, body, language, published, metadata, source_uri, content_sha256)
         VALUES (p_org_id, p_external_ref, p_kind, p_title, p_body, p_language, p_published, p_metadata, p_source_uri, p_content_sha256)
+        ON CONFLICT ON CONSTRAINT kb_articles_org_id_external_ref_key DO NOTHING
         RETURNING id INTO v_article_id;
+        IF v_article_id IS NULL THEN
+            -- another transaction has just inserted it
+            SELECT a.id INTO v_article_id
+            FROM kbsearch.kb_articles AS a
+            WHERE a.org_id = p_org_id AND a.external_ref = p_external_ref
+            FOR UPDATE;
+            v_is_new := false;
+        END IF;
     ELSE
+        v_is_new := false;
+    END IF;
+    IF NOT v_is_new THEN
         DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = v_article_id;
         UPDATE kbsearch.kb_articles AS a
         SET

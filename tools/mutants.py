@@ -107,7 +107,6 @@ MUTANTS = (
         (
             Edit(RANK, "ORDER BY score DESC, article_id ASC", "ORDER BY score DESC", times=2),
             Edit(RANK, "ORDER BY p.score DESC, p.article_id ASC", "ORDER BY p.score DESC"),
-            Edit(LIST, "ORDER BY r.place ASC", "ORDER BY r.score DESC"),
             Edit(
                 "functions/search/search_kb_hybrid_v1.sql", "ORDER BY score DESC, article_id ASC", "ORDER BY score DESC"
             ),
@@ -158,7 +157,6 @@ MUTANTS = (
     Mutant(
         "quota before collapse",
         (
-            Edit(RANK, "SELECT q.article_id, q.chunk_id", "SELECT DISTINCT ON (q.article_id) q.article_id, q.chunk_id"),
             Edit(
                 RANK,
                 "FROM candidates AS c\n            INNER JOIN kbsearch.kb_articles",
@@ -178,8 +176,8 @@ MUTANTS = (
         (
             Edit(
                 RANK,
-                "    ),\n    admitted AS (",
-                "        ORDER BY c.score DESC, c.article_id ASC LIMIT 3 * (p_limit + p_offset)\n    ),\n    admitted AS (",
+                "    ),\n    cut AS (",
+                "        ORDER BY c.score DESC, c.article_id ASC LIMIT 3 * (p_limit + p_offset)\n    ),\n    cut AS (",
             ),
         ),
     ),
@@ -221,10 +219,8 @@ MUTANTS = (
         (
             Edit(
                 WEIGHTED,
-                "FROM kbsearch.match_kb_vector_v1(p_org_id, p_space_id, p_embedding, p_allowed) AS v\n        FULL JOIN",
-                "FROM (SELECT w.article_id, w.chunk_id, w.similarity "
-                "FROM kbsearch.match_kb_vector_v1(p_org_id, p_space_id, p_embedding, p_allowed) AS w "
-                "ORDER BY w.similarity DESC, w.chunk_id ASC LIMIT 3) AS v\n        FULL JOIN",
+                "        WHERE p_uses_vector\n    ) AS v\n",
+                "        WHERE p_uses_vector\n        ORDER BY m.similarity DESC, m.chunk_id ASC LIMIT 3\n    ) AS v\n",
             ),
         ),
     ),
@@ -248,8 +244,8 @@ MUTANTS = (
         (
             Edit(
                 RANK,
-                "WHERE p_after_score IS NULL OR m.score < p_after_score OR (",
-                "WHERE p_after_score IS NULL OR m.score::text < p_after_score::text OR (",
+                "(p_after_score IS NULL OR c.score < p_after_score OR (",
+                "(p_after_score IS NULL OR c.score::text < p_after_score::text OR (",
             ),
         ),
     ),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
+import sys
 from importlib.metadata import version
 from typing import Annotated
 
@@ -45,4 +47,7 @@ for _name in ("demo", "ingest", "search", "evaluate", "db"):
 
 def main() -> None:
     """Entry point of the command `kbsearch`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what cannot be written is no reason to stop
     app()

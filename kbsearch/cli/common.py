@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import psycopg
 import typer
 from rich.console import Console
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from kbsearch import embedded
 from kbsearch.errors import KBSearchError, OrganizationError, translate
@@ -53,9 +54,34 @@ def messages() -> Console:
     return Console(stderr=True)
 
 
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def clean(text: str, *, keep: str = "") -> str:
+    """Text of the database or of the command line as it may be shown: control characters and lone surrogates become U+FFFD.
+
+    A terminal obeys control characters (ESC, BEL, the C1 set), and half of a surrogate pair cannot be written at all.
+    """
+    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else "\N{REPLACEMENT CHARACTER}", text)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it is one."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def emit(value: Any) -> None:
-    """Print a value as JSON; dataclasses become objects."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, default=_plain) + "\n")
+    """Print a value as JSON; dataclasses become objects.
+
+    What a terminal would obey and what the output's encoding cannot express is written as an escape.
+    """
+    text = json.dumps(value, ensure_ascii=False, default=_plain)
+    text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, default=_plain)
+    sys.stdout.write(text + "\n")
 
 
 def _plain(value: object) -> Any:
@@ -122,6 +148,43 @@ LIMIT 20""",
     )
 
 
+FILES = ("paths", "folder")
+"""Parameters that name files: their names are bytes and need not be text."""
+
+
+class Checked(TyperCommand):
+    """A command whose arguments are text: bytes that could not be decoded are a usage error, except in the names of files."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command line; an unknown option may have been a question."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if type(error).__name__ == "NoSuchOption" and ctx.info_name == "search" and hasattr(error, "message"):
+                error.message += (
+                    "\nIf the question begins with a hyphen, put -- before it: kbsearch search --org NAME -- '-word …'"
+                )
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Check the arguments and run the command."""
+        parameters: list[Any] = [one for one in self.params if one.name not in FILES]
+        for parameter in parameters:
+            given = ctx.params.get(parameter.name)
+            for value in given if isinstance(given, (list, tuple)) else [given]:
+                if isinstance(value, str) and not _is_text(value):
+                    raise typer.BadParameter(f"{clean(value)!r} is no text in UTF-8", ctx=ctx, param=parameter)
+        return super().invoke(ctx)
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Commands(TyperGroup):
     """Turns our exceptions and the driver's into a message and an exit code."""
 
@@ -134,6 +197,11 @@ class Commands(TyperGroup):
             raise typer.Exit(complain(ours)) from error
         except KBSearchError as error:
             raise typer.Exit(complain(error)) from error
+        except Exception as error:
+            # A usage error repeats the command line.
+            if isinstance(message := getattr(error, "message", None), str):
+                error.message = clean(message, keep="\n\t")  # type: ignore[attr-defined]
+            raise
 
 
 def complain(error: Exception) -> int:
@@ -148,4 +216,4 @@ def complain(error: Exception) -> int:
 
 
 def _say(line: str) -> None:
-    messages().print(line, markup=False, highlight=False, soft_wrap=True)
+    messages().print(clean(line, keep="\n\t"), markup=False, highlight=False, soft_wrap=True)

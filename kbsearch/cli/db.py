@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from kbsearch import embedded, migrate
-from kbsearch.cli.common import NO, DsnOption, JsonOption, console, database, emit, messages
+from kbsearch.cli.common import NO, USAGE, DsnOption, JsonOption, clean, console, database, emit, messages
 
 db = typer.Typer(no_args_is_help=True, help="The database: embedded server, migrations, check.")
 
@@ -72,14 +73,23 @@ def upgrade(revision: Revision = "head", dsn: DsnOption = None, as_json: JsonOpt
 def downgrade(
     revision: Revision,
     dsn: DsnOption = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Go back to a revision; `base` removes kbsearch with all of its data (the extension vector stays)."""
+    """Go back to a revision; `base` removes kbsearch with all of its data (the extension vector stays).
+
+    Asks first; without a terminal to ask on it is refused with exit code 2 unless --yes is given.
+    """
     target = database(dsn, upgrade=False)
     before = migrate.current(target)
-    if revision == "base" and before and not yes and sys.stdin.isatty():
-        typer.confirm("This removes the schema kbsearch with all articles in it. Go on?", abort=True)
+    if before and not yes:
+        loss = (
+            "This removes what newer revisions made; back to base, that is the schema kbsearch with all articles in it."
+        )
+        if not sys.stdin.isatty():
+            messages().print(f"{loss}\nThere is no terminal to ask on: give --yes if that is wanted.", markup=False)
+            raise typer.Exit(USAGE)
+        typer.confirm(f"{loss} Go on?", abort=True)
     migrate.downgrade(target, revision)
     after = migrate.current(target)
     if as_json:
@@ -97,7 +107,7 @@ def check(dsn: DsnOption = None, as_json: JsonOption = False) -> None:
     elif differences:
         table = Table("object", "problem", title="Not as a fresh install has it")
         for difference in differences:
-            table.add_row(difference.name, difference.problem)
+            table.add_row(Text(clean(difference.name)), difference.problem)
         console().print(table)
     else:
         typer.echo(f"No differences: as a fresh install of revision {migrate.head()}.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import typer
 
 from kbsearch import demo
-from kbsearch.cli.common import NO, USAGE, DsnOption, connected, console, messages
+from kbsearch.cli.common import NO, USAGE, Checked, DsnOption, connected, console, messages
 from kbsearch.embed import LocalEmbedder, MissingExtraError, ModelFileError
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("demo")(demo_command)
+    app.command("demo", cls=Checked)(demo_command)
 
 
 def demo_command(dsn: DsnOption = None) -> None:

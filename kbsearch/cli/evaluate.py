@@ -9,8 +9,21 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from kbsearch.cli.common import NO, USAGE, DsnOption, JsonOption, connected, console, emit, messages
+from kbsearch.cli.common import (
+    NO,
+    USAGE,
+    Checked,
+    DsnOption,
+    JsonOption,
+    clean,
+    connected,
+    console,
+    counted,
+    emit,
+    messages,
+)
 from kbsearch.cli.ingest import progress_bars
 from kbsearch.embed import Embedder, LocalEmbedder, MissingExtraError, ModelFileError
 from kbsearch.evaluate import METRICS, SYSTEMS, Collection, CollectionError, Evaluation, evaluate
@@ -25,7 +38,7 @@ class Split(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("evaluate")(evaluate_command)
+    app.command("evaluate", cls=Checked)(evaluate_command)
 
 
 def evaluate_command(
@@ -70,7 +83,7 @@ def evaluate_command(
                 progress=progress,
             )
     except (MissingExtraError, ModelFileError, CollectionError) as error:
-        errors.print(str(error), style="red", markup=False)
+        errors.print(clean(str(error)), style="red", markup=False)
         raise typer.Exit(USAGE) from error
     except ModuleNotFoundError as error:
         errors.print(
@@ -82,15 +95,18 @@ def evaluate_command(
     else:
         _show(console(), evaluation, split)
     for query, reason in evaluation.refused.items():
-        errors.print(f"query {query} was refused and counts 0: {reason}", style="yellow", markup=False)
+        errors.print(clean(f"query {query} was refused and counts 0: {reason}"), style="yellow", markup=False)
     if evaluation.refused:
         raise typer.Exit(NO)
 
 
 def _show(output: Console, evaluation: Evaluation, split: Split) -> None:
     table = Table(
-        title=f"{evaluation.collection}: {evaluation.documents:,} articles, {evaluation.chunks:,} chunks"
-        f"{' (a sentence each)' if split is Split.sentences else ''}, {evaluation.queries:,} questions",
+        title=Text(
+            f"{clean(evaluation.collection)}: {counted(evaluation.documents, 'article')}, {counted(evaluation.chunks, 'chunk')}"
+            f"{' (a sentence each)' if split is Split.sentences else ''}, {counted(evaluation.queries, 'question')}; "
+            f"{counted(evaluation.skipped, 'document')} without text skipped"
+        ),
         caption=f"loaded in {evaluation.load_seconds:.1f} s, all in {evaluation.seconds:.1f} s; best of each metric in bold",
     )
     table.add_column("system")

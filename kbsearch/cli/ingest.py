@@ -15,9 +15,10 @@ from rich.progress import Progress as Bars
 from rich.table import Table
 from rich.text import Text
 
-from kbsearch.cli.common import NO, USAGE, DsnOption, JsonOption, connected, console, emit, messages
+from kbsearch.cli.common import NO, USAGE, Checked, DsnOption, JsonOption, clean, connected, console, emit, messages
 from kbsearch.embed import Embedder, LocalEmbedder, MissingExtraError, ModelFileError
 from kbsearch.ingest import IngestReport, Source, UsageError, ingest, read_jsonl, read_paths, read_pydoc
+from kbsearch.ingest.documents import printable
 from kbsearch.ingest.pipeline import Progress, organization_id
 from kbsearch.ingest.sources import JSONL_SUFFIXES, MARKUP_BY_SUFFIX
 
@@ -27,7 +28,7 @@ _STAGES = {"read": "reading", "reserve": "reserving ids", "articles": "articles"
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("ingest")(ingest_command)
+    app.command("ingest", cls=Checked)(ingest_command)
 
 
 def ingest_command(
@@ -35,7 +36,7 @@ def ingest_command(
         list[Path] | None,
         typer.Argument(
             metavar="PATH…",
-            help="Folders or files of Markdown (.md, .markdown) and text (.txt, .rst); JSON lines (.jsonl).",
+            help="Folders, searched for Markdown (.md, .markdown) and text (.txt, .rst) only; files of these or of JSON lines (.jsonl, .ndjson).",
         ),
     ] = None,
     *,
@@ -60,6 +61,9 @@ def ingest_command(
     as_json: JsonOption = False,
 ) -> None:
     """Ingest documents; what is unchanged is skipped, what was interrupted is completed.
+
+    JSON lines are an object a line with the fields id (the article's external_ref) and title or text or both, and optionally kind,
+    metadata (an object), source_uri and published (true or false). Folders are not searched for JSON lines: name their files.
 
     Exit code 1 if some documents were skipped (they are listed), 2 if there was nothing to do.
     """
@@ -93,7 +97,7 @@ def ingest_command(
 
 def show_report(console: Console, report: IngestReport, organization: str) -> None:
     """Print what an ingest did, as tables for people."""
-    table = Table(title=f"Ingest into {organization!r} (organisation {report.org_id})", show_header=False)
+    table = Table(title=Text(f"Ingest into {clean(organization)!r} (organisation {report.org_id})"), show_header=False)
     table.add_column()
     table.add_column(justify="right")
     rows: list[tuple[str, object]] = [
@@ -112,15 +116,15 @@ def show_report(console: Console, report: IngestReport, organization: str) -> No
         if count or label in ("documents read", "articles written", "articles unchanged"):
             table.add_row(label, f"{count:,}")
     if report.space is not None:
-        table.add_row("embedding space", report.space)
+        table.add_row("embedding space", Text(clean(report.space)))
     table.add_row("seconds", f"{report.seconds:.1f}")
     console.print(table)
     for note in report.notes:
-        console.print(note, style="yellow", markup=False)
+        console.print(clean(note), style="yellow", markup=False)
     if report.rejected:
         skipped = Table("document", "skipped because", title="Skipped")
         for rejected in report.rejected[:SHOWN_REJECTED]:
-            skipped.add_row(Text(rejected.where), Text(rejected.reason))
+            skipped.add_row(Text(clean(rejected.where)), Text(clean(rejected.reason)))
         if len(report.rejected) > SHOWN_REJECTED:
             skipped.caption = f"and {len(report.rejected) - SHOWN_REJECTED} more: --json lists all"
         console.print(skipped)
@@ -153,7 +157,7 @@ def progress_bars(console: Console) -> Iterator[Progress]:
 
 
 def _complain(line: str) -> None:
-    messages().print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+    messages().print(clean(line), style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 def _sources(paths: list[Path], *, pydoc: bool, kind: str, name: str | None) -> list[Source]:
@@ -163,14 +167,14 @@ def _sources(paths: list[Path], *, pydoc: bool, kind: str, name: str | None) -> 
     for path in paths:
         if not path.exists():
             raise UsageError(f"{path} does not exist")
-        own = (path.resolve().name if path.is_dir() else path.name).replace(":", "-") or "files"
+        own = printable(path.resolve().name if path.is_dir() else path.name).replace(":", "-") or "files"
         if path.is_dir():
             sources.append(Source(name or own, read_paths(path, kind=kind)))
         elif path.suffix.lower() in JSONL_SUFFIXES:
             sources.append(Source(name or own, read_jsonl(path, kind=kind)))
         elif path.suffix.lower() in MARKUP_BY_SUFFIX:
             # A file alone belongs to its folder, as if the folder were ingested.
-            folder = path.resolve().parent.name.replace(":", "-") or "files"
+            folder = printable(path.resolve().parent.name).replace(":", "-") or "files"
             sources.append(Source(name or folder, read_paths(path, kind=kind), complete=False))
         else:
             raise UsageError(

@@ -8,23 +8,26 @@ from typing import Annotated, Any
 
 import psycopg
 import typer
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
 from kbsearch.cli.common import (
     NO,
+    Checked,
     DsnOption,
     JsonOption,
     Organization,
     OrgOption,
+    clean,
     connected,
     console,
+    counted,
     emit,
     find_organization,
     messages,
 )
 from kbsearch.client import KBSearch, QueryEmbedder
-from kbsearch.errors import SpaceError
+from kbsearch.errors import QueryTextError, SpaceError
 from kbsearch.models import Page, Result
 
 VECTOR_REASONS = {
@@ -40,12 +43,21 @@ KEYWORD_REASONS = {
     "no_known_words": "no article has a word of the question",
     "not_in_fusion": "the ranking profile does not use it",
 }
-EXCERPT_CHARACTERS = 240
+NO_WORD = {
+    "empty_query": "",
+    "stop_words_only": ": it has stop words only",
+    "only_exclusions": ": it has exclusions only",
+}
+"""What to say of a question that the database has nothing to search with for."""
+EXCERPT_COLUMNS = 120
+TITLE_COLUMNS = 80
+FLOW_LINES = 2
+INDENT = 7
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
-    app.command("search")(search)
+    app.command("search", cls=Checked)(search)
 
 
 def search(
@@ -72,16 +84,26 @@ def search(
     with connected(dsn) as connection:
         organization = find_organization(connection, org)
         embedder = None if embed is False else _embedder(connection, organization, required=bool(embed))
-        page = KBSearch(connection, embedder=embedder).search(
-            organization.id,
-            question,
-            limit=limit,
-            offset=offset,
-            cursor=cursor,
-            kinds=kind or None,
-            profile=profile,
-            min_score=min_score,
-        )
+        try:
+            page = KBSearch(connection, embedder=embedder).search(
+                organization.id,
+                question,
+                limit=limit,
+                offset=offset,
+                cursor=cursor,
+                kinds=kind or None,
+                profile=profile,
+                min_score=min_score,
+            )
+        except QueryTextError as error:
+            reason = error.detail.get("keyword")
+            if reason not in NO_WORD:
+                raise
+            raise QueryTextError(
+                f"the question has no word to search for{NO_WORD[reason]}",
+                detail=error.detail,
+                hint="Ask with other words.",
+            ) from error
     if as_json:
         emit(page)
     else:
@@ -122,32 +144,56 @@ WHERE spaces.id = %s""",
 def _show(page: Page, question: str, org: str | None) -> None:
     output = console()
     if page.items:
-        table = Table("place", "score", "title", "kind", "excerpt", title=f"{page.total} articles, {page.profile}")
-        table.columns[0].justify = table.columns[1].justify = "right"
-        table.columns[2].max_width = 40
+        output.print(Text(f"{counted(page.total, 'article')}, {clean(page.profile)}", style="bold"))
+        output.print("place     score  cosine   words  reference (kind)", style="dim", highlight=False)
         for item in page.items:
-            table.add_row(*_row(item))
-        output.print(table)
+            _show_result(output, item)
         if any(item.settled_by_identity for item in page.items):
             output.print("= equal score; the article's id decides the place", markup=False)
     else:
-        output.print("Nothing found." if page.total == 0 else f"Nothing on this page; {page.total} articles in all.")
+        output.print(
+            "Nothing found." if page.total == 0 else f"Nothing on this page; {counted(page.total, 'article')} in all."
+        )
     for line in reasons(page):
-        output.print(line, markup=False, highlight=False)
+        output.print(clean(line), markup=False, highlight=False)
     if page.next_cursor is not None:
-        words = ["kbsearch", "search", question, *(["--org", org] if org else []), "--cursor", page.next_cursor]
         if sys.stdout.isatty():
-            messages().print(f"Next page: {shlex.join(words)}", markup=False, highlight=False, soft_wrap=True)
+            words = ["kbsearch", "search", *(["--org", org] if org else []), "--cursor", page.next_cursor]
+            words += ["--", question] if question.startswith("-") else [question]
+            messages().print(clean(f"Next page: {shlex.join(words)}"), markup=False, highlight=False, soft_wrap=True)
         else:
             output.print(f"Next page: --cursor {page.next_cursor}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _row(item: Result) -> tuple[str, str, Text, Text, Text]:
-    excerpt = " ".join((item.excerpt or "").split())
-    if len(excerpt) > EXCERPT_CHARACTERS:
-        excerpt = excerpt[: EXCERPT_CHARACTERS - 1] + "…"
-    place = f"{item.place}{' =' if item.settled_by_identity else ''}"
-    return place, f"{item.score:.6f}", Text(item.title or ""), Text(item.kind), Text(excerpt)
+def _show_result(output: Console, item: Result) -> None:
+    """Three lines of 80 columns at most: numbers and reference; title and excerpt in one flow."""
+    mark = "=" if item.settled_by_identity else " "
+    numbers = (
+        f"{item.place:>5}{mark} {item.score:>8.6f}  {_number(item.vector_similarity)}  {_number(item.keyword_score)}  "
+    )
+    name = Text(_flow(f"{item.external_ref or f'id {item.article_id}'} ({item.kind})"))
+    name.truncate(max(output.width - len(numbers), 20), overflow="ellipsis")
+    output.print(Text.assemble(numbers, name), soft_wrap=True)
+    title, excerpt = Text(_flow(item.title or ""), style="bold"), Text(_flow(item.excerpt or ""))
+    title.truncate(TITLE_COLUMNS, overflow="ellipsis")
+    excerpt.truncate(EXCERPT_COLUMNS, overflow="ellipsis")
+    width = max(output.width - INDENT, 20)
+    lines = Text("  ").join(part for part in (title, excerpt) if part).wrap(output, width)
+    if len(lines) > FLOW_LINES:
+        lines[FLOW_LINES - 1].rstrip()
+        lines[FLOW_LINES - 1].append(" …")
+    for line in lines[:FLOW_LINES]:
+        line.rstrip()
+        line.truncate(width, overflow="ellipsis")
+        output.print(Text(" " * INDENT).append_text(line), highlight=False, soft_wrap=True)
+
+
+def _flow(text: str) -> str:
+    return clean(" ".join(text.split()))
+
+
+def _number(value: float | None) -> str:
+    return f"{'' if value is None else format(value, '.3f'):>6}"
 
 
 def reasons(page: Page) -> list[str]:
@@ -158,13 +204,15 @@ def reasons(page: Page) -> list[str]:
         lines.append(f"No vector leg: {VECTOR_REASONS.get(vector.reason or '', vector.reason)}.")
     elif vector.chunks_without_embedding or vector.chunks_without_direction:
         lines.append(
-            f"Vector leg: {vector.chunks_without_embedding} chunks have no embedding, "
-            f"{vector.chunks_without_direction} have one without direction."
+            f"Vector leg: chunks without embedding {vector.chunks_without_embedding or 0}, "
+            f"with one that has no direction {vector.chunks_without_direction or 0}."
         )
     if not keyword.takes_part:
         lines.append(f"No keyword leg: {KEYWORD_REASONS.get(keyword.reason or '', keyword.reason)}.")
+    if keyword.words:
+        lines.append(f"Word stems known: {', '.join(keyword.words)}")
     if keyword.unknown_words:
-        lines.append(f"In no article: {', '.join(keyword.unknown_words)}")
+        lines.append(f"Word stems in no article: {', '.join(keyword.unknown_words)}")
     if keyword.ignored:
         lines.append(f"Not applied: {', '.join(keyword.ignored)}")
     return lines

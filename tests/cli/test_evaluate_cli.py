@@ -32,10 +32,30 @@ def test_json_has_the_metrics_of_every_system(folder: Path, database: str) -> No
     result = kbsearch("evaluate", folder, "--json", "--dsn", database)
     assert result.exit_code == 0, result.output
     perfect = {"nDCG@10": 1.0, "R@100": 1.0, "R@10": 1.0, "RR@10": 1.0}
-    assert json.loads(result.stdout) == {
+    answer = json.loads(result.stdout)
+    median = answer.pop("median_ms")
+    assert answer == {
         "collection": "tiny",
         "systems": dict.fromkeys(("vector", "keyword", "term_count", "rrf", "weighted"), perfect),
+        "documents": 2,
+        "skipped": 0,
+        "chunks": 2,
+        "queries": 1,
+        "refused": 0,
     }
+    assert set(median) == set(answer["systems"])
+    assert all(milliseconds > 0 for milliseconds in median.values())
+
+
+def test_documents_without_text_are_counted(folder: Path, database: str) -> None:
+    with (folder / "corpus.jsonl").open("a", encoding="utf-8") as corpus:
+        corpus.write('{"id": "empty", "title": " ", "text": ""}\n')
+    np.save(folder / "minilm.docs.npy", np.eye(3, dtype=np.float32))
+    np.save(folder / "minilm.queries.npy", np.eye(3, dtype=np.float32)[:1])
+    command = ("evaluate", folder, "--system", "keyword", "--dsn", database)
+    answer = json.loads(kbsearch(*command, "--json").stdout)
+    assert (answer["documents"], answer["skipped"]) == (2, 1)
+    assert "1 document without text skipped" in " ".join(kbsearch(*command).output.split())
 
 
 def test_the_table_shows_legs_and_fusions_side_by_side(folder: Path, database: str) -> None:

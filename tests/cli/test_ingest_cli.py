@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from kbsearch.cli import app
 from kbsearch.cli import ingest as module
 from kbsearch.embed import MissingExtraError
+from kbsearch.ingest.sources import JSONL_FIELDS
 
 
 def kbsearch(*arguments: str | Path) -> Result:
@@ -118,3 +119,36 @@ def test_with_the_local_model_a_paraphrase_is_found(folder: Path, database: str)
     assert report(ingested)["space"].startswith("minilm-l6-v2-int8/")
     found = kbsearch("search", "I forgot my login credentials", "--json", "--dsn", database)
     assert [item["external_ref"] for item in json.loads(found.stdout)["items"]] == ["a.md", "sub/b.txt"]
+
+
+def test_half_a_surrogate_pair_gives_no_traceback(folder: Path, database: str) -> None:
+    lines = folder.parent / "x.jsonl"
+    lines.write_text('{"id": "s\\ud800", "text": "x"}\n{"id": "ok", "text": "apple"}\n', encoding="utf-8")
+    result = kbsearch("ingest", lines, "--no-embed", "--json", "--dsn", database)
+    assert result.exit_code == 1, result.output
+    assert report(result)["rejected"][0]["external_ref"] == "s\ud800"
+    assert "\\ud800" in result.stdout
+    for command in (
+        ("search", "apple", "--org", "o\udcff"),
+        ("search", "\udcff"),
+        ("ingest", lines, "--org", "\udcff"),
+    ):
+        refused = kbsearch(*command, "--dsn", database)
+        assert refused.exit_code == 2, refused.output
+        assert "no text in UTF-8" in refused.output
+
+
+def test_a_folder_whose_name_is_no_text_is_ingested(folder: Path, database: str) -> None:
+    odd = folder.parent / "d\udcff"
+    folder.rename(odd)
+    assert kbsearch("ingest", odd, "--no-embed", "--dsn", database).exit_code == 0
+    missing = kbsearch("ingest", folder.parent / "m\udcff", "--no-embed", "--dsn", database)
+    assert missing.exit_code == 2
+    assert "does not exist" in missing.output.replace("\n", " ")
+
+
+def test_help_names_the_fields_of_json_lines() -> None:
+    shown = " ".join(CliRunner().invoke(app, ["ingest", "--help"], env={"COLUMNS": "200"}).output.split())
+    for field in JSONL_FIELDS:
+        assert field in shown
+    assert "Markdown (.md, .markdown) and text (.txt, .rst) only" in shown.replace("│ │ ", "")

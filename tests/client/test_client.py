@@ -187,6 +187,9 @@ def test_every_form_of_embedding_gives_the_same_answer(client: KBSearch, world: 
         ({"limit": 2.5}, LimitError, "KBLIM"),
         ({"limit": True}, LimitError, "KBLIM"),
         ({"offset": 2**63}, LimitError, "KBLIM"),
+        ({"limit": np.array([1, 2])}, LimitError, "KBLIM"),
+        ({"min_score": np.array([1, 2])}, FilterError, "KBFLT"),
+        ({"exploratory": "no"}, FilterError, "KBFLT"),
         ({"limit": -1}, LimitError, "KBLIM"),
         ({"limit": 10_000}, LimitError, "KBLIM"),
         ({"cursor": "nonsense"}, CursorError, "KBCUR"),
@@ -316,6 +319,12 @@ def test_articles_are_written_replaced_and_deleted(client: KBSearch, world: Worl
         ({"title": "a\0"}, ArticleError),
         ({"metadata": {"a": "\0"}}, ArticleError),
         ({"metadata": [1]}, ArticleError),
+        ({"language": ""}, ArticleError),
+        ({"language": "klingon"}, ArticleError),
+        ({"language": "nowhere.english"}, ArticleError),
+        ({"language": "a.b.c.d"}, ArticleError),
+        ({"published": "false"}, ArticleError),
+        ({"published": None}, ArticleError),
     ],
 )
 def test_a_refused_article_is_not_written(
@@ -366,6 +375,15 @@ def test_a_connection_of_another_encoding_gets_our_error(world: World) -> None:
         pytest.raises(QueryTextError, match="encoding"),
     ):
         KBSearch(connection).search(world.org, "日本語")
+
+
+def test_articles_on_a_connection_of_another_encoding_get_our_error(world: World) -> None:
+    with psycopg.connect(world.dsn, client_encoding="latin1") as connection:
+        client = KBSearch(connection)
+        with pytest.raises(ArticleError, match="encoding"):
+            client.reserve_articles(world.org, ["日本語"])
+        with pytest.raises(ArticleError, match="encoding"):
+            client.upsert_article(world.org, title="日本語")
 
 
 def test_a_database_without_kbsearch_says_so(empty_database: str) -> None:

@@ -33,6 +33,22 @@ def test_other_errors_stay_the_drivers(server_dsn: str) -> None:
         errors.raise_translated(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("statement", "ours"),
+    [
+        ("SELECT 1 FROM kbsearch.organizations", True),
+        ("SELECT kbsearch.search_kb_hybrid_v1()", True),
+        ("CREATE TABLE kbsearch.x (id int)", True),
+        ("SELECT 1 FROM kbsearch_of_mine", False),
+        ("SELECT 1 FROM nowhere.organizations", False),
+    ],
+)
+def test_what_is_missing_of_kbsearch_is_not_installed(server_dsn: str, statement: str, ours: bool) -> None:
+    with psycopg.connect(server_dsn, autocommit=True) as connection, pytest.raises(psycopg.Error) as caught:
+        connection.execute(statement.encode())
+    assert isinstance(errors.translate(caught.value), errors.NotInstalledError) is ours
+
+
 def test_a_dimension_error_is_a_vector_error() -> None:
     assert issubclass(errors.DimensionError, errors.VectorError)
     assert all(issubclass(error, errors.KBSearchError) for error in errors.ERRORS_BY_SQLSTATE.values())

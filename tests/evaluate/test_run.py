@@ -70,6 +70,12 @@ def test_systems_are_measured_and_nothing_is_left(connection: Connection) -> Non
     assert evaluation.as_json() == {
         "collection": "small",
         "systems": {name: dict(result.metrics) for name, result in evaluation.systems.items()},
+        "documents": 3,
+        "skipped": 0,
+        "chunks": 3,
+        "queries": 2,
+        "refused": 0,
+        "median_ms": {name: round(result.median_ms, 3) for name, result in evaluation.systems.items()},
     }
 
 

@@ -29,12 +29,12 @@ BEGIN ATOMIC
             SELECT h.article_id FROM kbsearch.kb_article_chunks AS h WHERE h.org_id = p_org_id AND h.id = k.chunk_id
         ) END AS article_id
     ) AS c
-    WHERE (p_uses_vector OR NOT p_dense) AND (p_allowed IS NULL OR v.article_id IS NOT NULL OR c.article_id = ANY (p_allowed))
+    WHERE (p_uses_vector OR NOT p_dense) AND (p_allowed IS NULL OR v.article_id IS NOT NULL OR c.article_id IN (SELECT u.id FROM unnest(p_allowed) AS u (id)))
     UNION ALL
     SELECT c.article_id, k.chunk_id, round(k.raw * p_keyword_unit)::bigint, NULL::integer, k.raw
     FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_term_weights, p_counts_terms) AS k
     INNER JOIN kbsearch.kb_article_chunks AS c ON c.org_id = p_org_id AND c.id = k.chunk_id
-    WHERE p_uses_keyword AND NOT p_uses_vector AND p_dense AND (p_allowed IS NULL OR c.article_id = ANY (p_allowed));
+    WHERE p_uses_keyword AND NOT p_uses_vector AND p_dense AND (p_allowed IS NULL OR c.article_id IN (SELECT u.id FROM unnest(p_allowed) AS u (id)));
 END;
 COMMENT ON FUNCTION kbsearch.fuse_kb_weighted_v1(
     bigint, bigint, vector, text [], double precision [], boolean, bigint [], boolean, boolean, boolean, double precision, double precision

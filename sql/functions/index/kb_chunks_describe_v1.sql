@@ -33,7 +33,7 @@ BEGIN
         END IF;
         PERFORM set_config('kbsearch.locked_org_id', NEW.org_id::text, true);
     END IF;
-    SELECT a.version, a.title, coalesce(a.language, o.language), a.published
+    SELECT a.version, a.title, o.language, a.published
     INTO NEW.article_version, v_title, v_language, v_published
     FROM kbsearch.kb_articles AS a
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id

@@ -6,8 +6,7 @@ BEGIN
     IF NEW.language <> OLD.language THEN
         UPDATE kbsearch.kb_article_chunks AS c
         SET language = NULL
-        FROM kbsearch.kb_articles AS a
-        WHERE c.org_id = NEW.id AND a.org_id = NEW.id AND a.id = c.article_id AND a.language IS NULL;
+        WHERE c.org_id = NEW.id;
     END IF;
     IF NEW.reference_length <> OLD.reference_length THEN
         PERFORM kbsearch.rebuild_kb_index_v1(NEW.id);
@@ -16,4 +15,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_organizations_changed_v1() IS
-'Trigger, after update of organizations: another language analyses the chunks of its articles again, another reference_length rebuilds the postings.';
+'Trigger, after update of organizations: another language analyses all chunks again, another reference_length rebuilds the postings.';

@@ -15,6 +15,7 @@ CREATE FUNCTION kbsearch.upsert_kb_article_v1(
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, kbsearch, pg_temp
+SET standard_conforming_strings = on
 AS $$
 DECLARE
     v_org_id bigint;
@@ -26,6 +27,7 @@ DECLARE
     v_space_id bigint;
     v_problem text;
     v_chunk_no bigint;
+    v_is_new boolean := true;
     v_given integer;
     v_dimensions integer;
 BEGIN
@@ -85,8 +87,20 @@ BEGIN
         END IF;
         INSERT INTO kbsearch.kb_articles (org_id, external_ref, kind, title, body, language, published, metadata, source_uri, content_sha256)
         VALUES (p_org_id, p_external_ref, p_kind, p_title, p_body, p_language, p_published, p_metadata, p_source_uri, p_content_sha256)
+        ON CONFLICT ON CONSTRAINT kb_articles_org_id_external_ref_key DO NOTHING
         RETURNING id INTO v_article_id;
+        IF v_article_id IS NULL THEN
+            -- another transaction has just inserted it
+            SELECT a.id INTO v_article_id
+            FROM kbsearch.kb_articles AS a
+            WHERE a.org_id = p_org_id AND a.external_ref = p_external_ref
+            FOR UPDATE;
+            v_is_new := false;
+        END IF;
     ELSE
+        v_is_new := false;
+    END IF;
+    IF NOT v_is_new THEN
         DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = v_article_id;
         UPDATE kbsearch.kb_articles AS a
         SET

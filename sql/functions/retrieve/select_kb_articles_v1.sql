@@ -15,8 +15,8 @@ BEGIN ATOMIC
                 ELSE a.metadata @> p_metadata
             END
         )
-        AND (p_required IS NULL OR a.id = ANY (p_required))
-        AND (p_excluded IS NULL OR NOT a.id = ANY (p_excluded));
+        AND (p_required IS NULL OR a.id IN (SELECT u.id FROM unnest(p_required) AS u (id)))
+        AND (p_excluded IS NULL OR a.id NOT IN (SELECT u.id FROM unnest(p_excluded) AS u (id)));
 END;
 COMMENT ON FUNCTION kbsearch.select_kb_articles_v1(bigint, text [], jsonb, bigint [], bigint []) IS
 'Published articles that pass the filters: of one of the kinds, whose metadata contains p_metadata (an array: one of its elements), in p_required, not in p_excluded. NULL: no such filter.';

@@ -14,6 +14,7 @@ AS $$
 DECLARE
     v_plan kbsearch.kb_search_plan;
     v_language regconfig;
+    v_reference_length integer;
     v_profile text;
     v_scorer text;
     v_has_vectors boolean;
@@ -32,11 +33,11 @@ DECLARE
 BEGIN
     -- organisation
     SELECT
-        o.id, o.language, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
+        o.id, o.language, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
         p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
     INTO
-        v_plan.org_id, v_language, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
+        v_plan.org_id, v_language, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
         v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
     FROM kbsearch.organizations AS o
     LEFT JOIN kbsearch.kb_embedding_spaces AS e ON e.id = coalesce(p_space_id, o.active_space_id)
@@ -62,8 +63,8 @@ BEGIN
     v_plan.row_offset := p_offset;
 
     -- filters
-    IF cardinality(p_kinds) = 0 OR array_position(p_kinds, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'p_kinds is empty or has a NULL in it'
+    IF cardinality(p_kinds) = 0 OR array_ndims(p_kinds) > 1 OR array_position(ARRAY(SELECT k.kind FROM unnest(p_kinds) AS k (kind)), NULL) IS NOT NULL THEN
+        RAISE EXCEPTION 'p_kinds is empty, has a NULL in it or is no simple list'
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kinds', 'given', to_jsonb(p_kinds))::text,
                 HINT = 'Name at least one kind, or pass NULL for all kinds.';
     END IF;
@@ -152,7 +153,7 @@ BEGIN
 
     -- cursor
     v_digest := kbsearch.digest_kb_request_v1(
-        jsonb_build_array(p_query_text, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory), p_query_embedding
+        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory), p_query_embedding
     );
     IF p_cursor IS NOT NULL THEN
         v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
@@ -162,7 +163,7 @@ BEGIN
             WHEN v_parts[1] <> '1' THEN 'of another function version'
             WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
             WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
-            WHEN v_parts[4] <> v_digest THEN 'of another request'
+            WHEN v_parts[4] <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
             WHEN p_offset <> 0 THEN 'given together with an offset'
         END;
         IF v_reason IS NOT NULL THEN
@@ -203,8 +204,14 @@ BEGIN
     IF v_plan.vector_reason IS NULL AND NOT v_has_vectors THEN
         v_plan.vector_reason := CASE WHEN kbsearch.has_kb_embeddings_v1(p_org_id, v_plan.space_id) THEN 'no_direction' ELSE 'no_embedded_chunks' END;
     END IF;
-    v_plan.uses_vector := coalesce(v_plan.uses_vector, v_plan.vector_reason IS NULL);
-    v_plan.uses_keyword := coalesce(v_plan.uses_keyword, v_plan.keyword_reason IS NULL);
+    IF p_cursor IS NULL THEN
+        v_plan.uses_vector := v_plan.vector_reason IS NULL;
+        v_plan.uses_keyword := v_plan.keyword_reason IS NULL;
+    ELSE
+        -- the legs of page 1, whatever was written since
+        v_plan.vector_reason := CASE WHEN NOT v_plan.uses_vector THEN coalesce(v_plan.vector_reason, 'no_embedded_chunks') END;
+        v_plan.keyword_reason := CASE WHEN NOT v_plan.uses_keyword THEN coalesce(v_plan.keyword_reason, 'no_known_words') END;
+    END IF;
 
     -- articles that pass the filters
     IF v_operators <> '[]' THEN

@@ -16,7 +16,7 @@ BEGIN ATOMIC
     WHERE
         p_profile ~ '^[a-z][a-z0-9_]{0,62}(@[1-9][0-9]{0,8})?$'
         AND p.name = split_part(p_profile, '@', 1)
-        AND p.version = coalesce(nullif(split_part(p_profile, '@', 2), ''), '1')::integer;
+        AND p.version::text = coalesce(nullif(split_part(p_profile, '@', 2), ''), '1');
 END;
 COMMENT ON FUNCTION kbsearch.resolve_kb_profile_v1(bigint, text) IS
 'The ranking profile name@version, built-in or the organisation''s own; a bare name is version 1. No row: there is none.';

@@ -39,10 +39,14 @@ BEGIN
     FROM kbsearch.list_kb_results_v1(v_plan, p_query_embedding) AS r;
     IF v_total IS NULL THEN
         -- an empty page: limit 0, or past the end
-        SELECT r.total INTO v_total FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, 1, 0, NULL, NULL) AS r;
-        v_total := coalesce(v_total, 0);
-        v_last_place := CASE WHEN v_plan.row_limit = 0 THEN v_plan.row_offset ELSE v_total END;
+        SELECT r.total, r.place - 1 INTO v_total, v_last_place
+        FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, 1, v_plan.row_offset, v_plan.after_score, v_plan.after_article_id) AS r;
         v_last_cursor := p_cursor;
+        IF v_total IS NULL THEN
+            SELECT r.total INTO v_total FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, 1, 0, NULL, NULL) AS r;
+            v_total := coalesce(v_total, 0);
+            v_last_place := v_total;
+        END IF;
     END IF;
     IF v_plan.uses_vector THEN
         SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
@@ -62,7 +66,7 @@ BEGIN
             'vector', jsonb_build_object(
                 'takes_part', v_plan.uses_vector,
                 'reason', v_plan.vector_reason,
-                'chunks_without_embedding', v_plan.chunk_total - v_embedded,
+                'chunks_without_embedding', greatest(0, v_plan.chunk_total - v_embedded),
                 'chunks_without_direction', v_without_direction
             ),
             'keyword', jsonb_build_object(

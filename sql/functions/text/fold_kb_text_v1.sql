@@ -9,7 +9,7 @@ BEGIN ATOMIC
     SELECT CASE
         WHEN octet_length(p_text) = char_length(p_text) THEN lower(p_text COLLATE "C")
         ELSE (
-            SELECT CASE
+            SELECT replace(replace(replace(CASE
                 WHEN latin.form ~ '[\u0531-\u0556\u10A0-\u10CD\u13A0-\u13F5\u1C90-\u1CBF\u1E9E\u1EFA-\u1EFE\u2132\u2183\u2C00-\u2CF2\uA640-\uA69A\uA722-\uA7F5\U00010400-\U00010427\U000104B0-\U000104D3\U00010570-\U00010595\U00010C80-\U00010CB2\U000118A0-\U000118BF\U00016E40-\U00016E5F\U0001E900-\U0001E921]'
                     THEN translate(
                         latin.form,
@@ -75,9 +75,9 @@ BEGIN ATOMIC
                         '\+01E939\+01E93A\+01E93B\+01E93C\+01E93D\+01E93E\+01E93F\+01E940\+01E941\+01E942\+01E943'
                     )
                 ELSE latin.form
-            END
+            END, U&'\00DF', 'ss'), U&'\00E6', 'ae'), U&'\0153', 'oe')
             FROM (
-                SELECT replace(replace(replace(CASE
+                SELECT CASE
                     WHEN plain.form ~ '[\u00C6\u00D0\u00D8\u00DE\u00F0\u00F8\u0110-\u0111\u0126-\u0127\u0131\u0141-\u0142\u014A\u0152\u0166-\u0167\u0181-\u0182\u0184\u0186-\u0187\u0189-\u018B\u018E-\u0191\u0193-\u0194\u0196-\u0198\u019C-\u019D\u019F\u01A2\u01A4\u01A6-\u01A7\u01A9\u01AC\u01AE\u01B1-\u01B3\u01B5\u01B7-\u01B8\u01BC\u01E4\u01F6-\u01F7\u021C\u0220\u0222\u0224\u023A-\u023B\u023D-\u023E\u0241\u0243-\u0246\u0248\u024A\u024C\u024E\u0370\u0372\u0376\u037F\u0391-\u03A1\u03A3-\u03A9\u03C2\u03CF\u03D8\u03DA\u03DC\u03DE\u03E0\u03E2\u03E4\u03E6\u03E8\u03EA\u03EC\u03EE\u03F7\u03FA\u03FD-\u03FF\u0402\u0404-\u0406\u0408-\u040B\u040F-\u0418\u041A-\u042F\u0460\u0462\u0464\u0466\u0468\u046A\u046C\u046E\u0470\u0472\u0474\u0478\u047A\u047C\u047E\u0480\u048A\u048C\u048E\u0490\u0492\u0494\u0496\u0498\u049A\u049C\u049E\u04A0\u04A2\u04A4\u04A6\u04A8\u04AA\u04AC\u04AE\u04B0\u04B2\u04B4\u04B6\u04B8\u04BA\u04BC\u04BE\u04C0\u04C3\u04C5\u04C7\u04C9\u04CB\u04CD\u04D4\u04D8\u04E0\u04E8\u04F6\u04FA\u04FC\u04FE\u0500\u0502\u0504\u0506\u0508\u050A\u050C\u050E\u0510\u0512\u0514\u0516\u0518\u051A\u051C\u051E\u0520\u0522\u0524\u0526\u0528\u052A\u052C\u052E]'
                         THEN translate(
                             plain.form,
@@ -99,16 +99,22 @@ BEGIN ATOMIC
                             '\04E1\04E9\04F7\04FB\04FD\04FF\0501\0503\0505\0507\0509\050B\050D\050F\0511\0513\0515\0517\0519\051B\051D\051F\0521\0523\0525\0527\0529\052B\052D\052F'
                         )
                     ELSE plain.form
-                END, U&'\00DF', 'ss'), U&'\00E6', 'ae'), U&'\0153', 'oe') COLLATE "C" AS form
+                END COLLATE "C" AS form
                 FROM (
                     SELECT lower(translate(
-                        normalize(regexp_replace(normalize(p_text, NFKD) COLLATE "C", '[\u0300-\u036F\u00AD\u200B\u200D\u2060\uFEFF]+', '', 'g'), NFC),
+                        normalize(regexp_replace(normalize(bounded.content, NFKD) COLLATE "C", '[\u0300-\u036F\u00AD\u200B\u200D\u2060\uFEFF]+', '', 'g'), NFC),
                         U&'\2010\2011\2012\2013\2014\2015\2212', '-------'
                     ) COLLATE "C") AS form
+                    FROM (
+                        -- normalising orders the marks on a letter in quadratic time: 30 are enough for any language (Unicode Annex 15, Stream-Safe Text)
+                        SELECT regexp_replace(
+                            translate(p_text, U&'\2122\2120', '  ') COLLATE "C", '([̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]{30})[̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]+', '\1', 'g'
+                        ) AS content
+                    ) AS bounded
                 ) AS plain
             ) AS latin
         )
     END;
 END;
 COMMENT ON FUNCTION kbsearch.fold_kb_text_v1(text) IS
-'The text in the form in which words are compared: Unicode NFKD, without combining marks (U+0300 … U+036F), soft hyphens and zero-width characters, recomposed (NFC), lower case by explicit tables, hyphens and dashes as "-". Does not depend on the locale of the database.';
+'The text in the form in which words are compared: Unicode NFKD, without combining marks (U+0300 … U+036F; of others at most 30 in a row), soft hyphens and zero-width characters, recomposed (NFC), lower case by explicit tables, hyphens and dashes as "-", trademark signs as spaces. Does not depend on the locale of the database.';

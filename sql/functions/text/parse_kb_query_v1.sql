@@ -6,11 +6,16 @@ CREATE FUNCTION kbsearch.parse_kb_query_v1(
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
+SET standard_conforming_strings = on
 SET plan_cache_mode = force_generic_plan
 SET jit = off
 AS $$
 DECLARE
-    v_text text := translate(kbsearch.fold_kb_text_v1(coalesce(p_query_text, '')), U&'\201C\201D\201E\201F\00AB\00BB', '""""""');
+    -- a dash before a word is punctuation; the minus that excludes is the ASCII one, so dashes go before folding makes them minus signs
+    v_text text := translate(
+        kbsearch.fold_kb_text_v1(regexp_replace(coalesce(p_query_text, ''), '(^|[[:space:]])[\u2010-\u2015\u2212]+', '\1', 'g')),
+        U&'\201C\201D\201E\201F\00AB\00BB', '""""""'
+    );
     v_fields text[];
     v_shapes text[];
 BEGIN
