@@ -2408,7 +2408,10 @@ CREATE FUNCTION kbsearch.write_kb_entries_v1(p_org_id bigint, p_lexemes text[], 
 DECLARE
     v_merged text[] := '{}';
 BEGIN
-    IF current_setting('transaction_isolation') = 'read committed' AND pg_try_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance')) THEN
+    IF
+        (random() < 0.25 OR -1 = ANY (p_signs))
+        AND current_setting('transaction_isolation') = 'read committed' AND pg_try_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'))
+    THEN
         SELECT coalesce(array_agg(w.lexeme), '{}') INTO v_merged
         FROM (SELECT DISTINCT g.lexeme COLLATE "C" AS lexeme FROM unnest(p_lexemes) AS g (lexeme)) AS w
         CROSS JOIN LATERAL (

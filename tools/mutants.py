@@ -256,7 +256,13 @@ MUTANTS = (
     ),
     Mutant(
         "ties counted after the quota",
-        (Edit(RANK, "FROM candidates AS c\n        WHERE c.score", "FROM admitted AS c\n        WHERE c.score"),),
+        (
+            Edit(
+                RANK,
+                "FROM candidates AS c\n        WHERE c.score",
+                "FROM candidates AS c\n        WHERE (v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)) AND c.score",
+            ),
+        ),
     ),
     Mutant(
         "vectors of unpublished articles searched",

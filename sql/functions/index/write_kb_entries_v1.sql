@@ -1,7 +1,8 @@
 -- A small write. Rows that only add are cheap to write and dear to keep: one word of one chunk takes 170 bytes alone and 8 in a block. So the writer
 -- merges what it touches, where no other transaction is merging (then it only adds, and nobody waits): always where the merged row is no larger than
 -- two that would be added (24 entries), else when there are more rows beside the blocks than it takes to pay for rewriting them. Of a word with over
--- 64 rows that is looked at every 64th time, and up to 100,000 entries; beyond that merging is for compact_kb_postings_v1.
+-- 64 rows that is looked at every 64th time, and up to 100,000 entries; beyond that merging is for compact_kb_postings_v1. A write that only
+-- adds does all that every fourth time, since nothing cancels.
 CREATE FUNCTION kbsearch.write_kb_entries_v1(
     p_org_id bigint, p_lexemes text [], p_entries bigint [], p_signs smallint [], p_chunk_count bigint, p_occurrence_count bigint
 ) RETURNS void
@@ -14,7 +15,10 @@ AS $$
 DECLARE
     v_merged text[] := '{}';
 BEGIN
-    IF current_setting('transaction_isolation') = 'read committed' AND pg_try_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance')) THEN
+    IF
+        (random() < 0.25 OR -1 = ANY (p_signs))
+        AND current_setting('transaction_isolation') = 'read committed' AND pg_try_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'))
+    THEN
         SELECT coalesce(array_agg(w.lexeme), '{}') INTO v_merged
         FROM (SELECT DISTINCT g.lexeme COLLATE "C" AS lexeme FROM unnest(p_lexemes) AS g (lexeme)) AS w
         CROSS JOIN LATERAL (
