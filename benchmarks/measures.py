@@ -57,7 +57,7 @@ ORDER BY rank DESC LIMIT 100
 LEG_FUNCTION = """
 CREATE OR REPLACE FUNCTION pg_temp.keyword_leg(p_org_id bigint, p_lexemes text [], p_weights double precision [])
 RETURNS TABLE (chunk_id bigint, raw double precision)
-LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET work_mem = '64MB' SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -67,7 +67,7 @@ BEGIN
 END
 $$
 """
-"""The leg with its plan cached, as the ranking has it."""
+"""The leg with its plan cached and the memory that the ranking gives it."""
 KEYWORD_LEG = "SELECT chunk_id, raw FROM pg_temp.keyword_leg(%s, %s::text[], %s::float8[])"
 WEIGHTS = """
 SELECT
