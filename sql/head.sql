@@ -505,7 +505,7 @@ $$;
 
 -- Name: FUNCTION describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text) IS 'What a chunk''s postings are made of: distinct lexemes in "C" order; term_counts, for each the occurrences in title (3 times), heading and content, at most 255; occurrence_count, the chunk''s length in words that are no stop words (the forms that a compound adds do not count: they cost a point of nDCG); phrase_text, the words of each field in order, stop words included, between spaces.';
+COMMENT ON FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text) IS 'What a chunk''s postings are made of: distinct lexemes in "C" order; term_counts, for each the occurrences in title (3 times), heading and content, at most 255; occurrence_count, the chunk''s length in words that are no stop words (the forms that a compound adds do not count); phrase_text, the words of each field in order, stop words included, between spaces.';
 
 -- Name: digest_kb_request_v1(jsonb, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -979,6 +979,14 @@ BEGIN
                     UNION ALL
                     SELECT 1, w.occurrence_count FROM other AS w WHERE w.org_id = v_org_id AND w.searchable
                 ) AS s;
+                -- without what the update did not change
+                SELECT array_agg(n.lexeme), array_agg(n.entry), array_agg(n.sign) INTO v_lexemes, v_entries, v_signs
+                FROM (
+                    SELECT e.lexeme, e.entry, sum(e.sign)::smallint AS sign
+                    FROM unnest(v_lexemes, v_entries, v_signs) AS e (lexeme, entry, sign)
+                    GROUP BY e.lexeme, e.entry
+                    HAVING sum(e.sign) <> 0
+                ) AS n;
             ELSE
                 SELECT array_agg(c.lexeme), array_agg(c.entry), array_agg(c.sign) INTO v_lexemes, v_entries, v_signs
                 FROM written AS w
@@ -991,14 +999,6 @@ BEGIN
                 FROM written AS w
                 WHERE w.org_id = v_org_id AND w.searchable;
             END IF;
-            -- what an update did not change
-            SELECT array_agg(n.lexeme), array_agg(n.entry), array_agg(n.sign) INTO v_lexemes, v_entries, v_signs
-            FROM (
-                SELECT e.lexeme, e.entry, sum(e.sign)::smallint AS sign
-                FROM unnest(v_lexemes, v_entries, v_signs) AS e (lexeme, entry, sign)
-                GROUP BY e.lexeme, e.entry
-                HAVING sum(e.sign) <> 0
-            ) AS n;
             IF v_lexemes IS NOT NULL OR coalesce(v_chunk_count, 0) <> 0 OR coalesce(v_occurrence_count, 0) <> 0 THEN
                 PERFORM kbsearch.write_kb_entries_v1(
                     v_org_id, coalesce(v_lexemes, '{}'), coalesce(v_entries, '{}'), coalesce(v_signs, '{}'),
@@ -1604,7 +1604,7 @@ BEGIN
     operators := '[]';
     ignored := '{}';
     IF strpos(v_text, '"') = 0 AND strpos(v_text, '-') = 0 THEN
-        -- no operators: a shorter statement, which is most of what a search of a small organisation saves
+        -- no operators: a shorter statement, because starting a long one is a good part of a search of a small organisation
         SELECT
             coalesce(array_agg(t.lexeme ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
             coalesce(array_agg(t.term_count ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),

@@ -118,7 +118,7 @@ CREATE TABLE kbsearch.kb_article_chunks (
     -- committed after the snapshot of a REPEATABLE READ transaction that changes their article.
     FOREIGN KEY (org_id, article_id, article_version) REFERENCES kbsearch.kb_articles (org_id, id, version) ON DELETE CASCADE ON UPDATE CASCADE
 );
--- a chunk of some hundred words stays in its row, uncompressed: compressing costs 5 % of an ingest
+-- a chunk of some hundred words stays in its row, uncompressed: compressing is a noticeable part of an ingest
 ALTER TABLE kbsearch.kb_article_chunks SET (toast_tuple_target = 4080);
 COMMENT ON TABLE kbsearch.kb_article_chunks IS
 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language of the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';

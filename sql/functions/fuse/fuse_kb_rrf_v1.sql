@@ -1,6 +1,6 @@
 -- Reciprocal rank fusion (Cormack, Clarke and Buettcher 2009) over articles. Ranks are competition ranks: articles that tie in a leg share one,
 -- so no id enters a score. Each leg is collapsed to articles before it is ranked. PL/pgSQL, so that it is not inlined into the ranking: a plan that
--- holds its branches too costs every other search of a small organisation a quarter of its time.
+-- holds its branches too would be started by every other search as well.
 CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(
     p_org_id bigint, p_space_id bigint, p_embedding vector, p_lexemes text [], p_term_weights double precision [], p_counts_terms boolean,
     p_allowed bigint [], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean,

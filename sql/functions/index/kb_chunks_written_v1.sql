@@ -56,6 +56,14 @@ BEGIN
                     UNION ALL
                     SELECT 1, w.occurrence_count FROM other AS w WHERE w.org_id = v_org_id AND w.searchable
                 ) AS s;
+                -- without what the update did not change
+                SELECT array_agg(n.lexeme), array_agg(n.entry), array_agg(n.sign) INTO v_lexemes, v_entries, v_signs
+                FROM (
+                    SELECT e.lexeme, e.entry, sum(e.sign)::smallint AS sign
+                    FROM unnest(v_lexemes, v_entries, v_signs) AS e (lexeme, entry, sign)
+                    GROUP BY e.lexeme, e.entry
+                    HAVING sum(e.sign) <> 0
+                ) AS n;
             ELSE
                 SELECT array_agg(c.lexeme), array_agg(c.entry), array_agg(c.sign) INTO v_lexemes, v_entries, v_signs
                 FROM written AS w
@@ -68,14 +76,6 @@ BEGIN
                 FROM written AS w
                 WHERE w.org_id = v_org_id AND w.searchable;
             END IF;
-            -- what an update did not change
-            SELECT array_agg(n.lexeme), array_agg(n.entry), array_agg(n.sign) INTO v_lexemes, v_entries, v_signs
-            FROM (
-                SELECT e.lexeme, e.entry, sum(e.sign)::smallint AS sign
-                FROM unnest(v_lexemes, v_entries, v_signs) AS e (lexeme, entry, sign)
-                GROUP BY e.lexeme, e.entry
-                HAVING sum(e.sign) <> 0
-            ) AS n;
             IF v_lexemes IS NOT NULL OR coalesce(v_chunk_count, 0) <> 0 OR coalesce(v_occurrence_count, 0) <> 0 THEN
                 PERFORM kbsearch.write_kb_entries_v1(
                     v_org_id, coalesce(v_lexemes, '{}'), coalesce(v_entries, '{}'), coalesce(v_signs, '{}'),

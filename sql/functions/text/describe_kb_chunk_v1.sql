@@ -41,4 +41,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.describe_kb_chunk_v1(text, text, text, regconfig) IS
-'What a chunk''s postings are made of: distinct lexemes in "C" order; term_counts, for each the occurrences in title (3 times), heading and content, at most 255; occurrence_count, the chunk''s length in words that are no stop words (the forms that a compound adds do not count: they cost a point of nDCG); phrase_text, the words of each field in order, stop words included, between spaces.';
+'What a chunk''s postings are made of: distinct lexemes in "C" order; term_counts, for each the occurrences in title (3 times), heading and content, at most 255; occurrence_count, the chunk''s length in words that are no stop words (the forms that a compound adds do not count); phrase_text, the words of each field in order, stop words included, between spaces.';

@@ -22,7 +22,7 @@ BEGIN
     operators := '[]';
     ignored := '{}';
     IF strpos(v_text, '"') = 0 AND strpos(v_text, '-') = 0 THEN
-        -- no operators: a shorter statement, which is most of what a search of a small organisation saves
+        -- no operators: a shorter statement, because starting a long one is a good part of a search of a small organisation
         SELECT
             coalesce(array_agg(t.lexeme ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
             coalesce(array_agg(t.term_count ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
