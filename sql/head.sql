@@ -23,6 +23,7 @@ CREATE TYPE kbsearch.kb_search_plan AS (
 	vector_reason text,
 	uses_keyword boolean,
 	keyword_reason text,
+	languages text[],
 	lexemes text[],
 	document_frequencies bigint[],
 	chunk_total bigint,
@@ -38,12 +39,13 @@ CREATE TYPE kbsearch.kb_search_plan AS (
 	row_offset bigint,
 	after_score bigint,
 	after_article_id bigint,
+	highlight boolean,
 	cursor_prefix text
 );
 
 -- Name: TYPE kb_search_plan; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. lexemes/document_frequencies/chunk_total: the question''s words and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and count * idf (thousandths) or 1; keyword_bound: the highest raw keyword score; allowed: articles that pass the filters, NULL for all; after_score: billionths.';
+COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. languages: those that its words are analysed in; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; allowed: articles that pass the filters, NULL for all; after_score: billionths.';
 
 -- Name: fold_kb_text_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -395,6 +397,23 @@ END;
 
 COMMENT ON FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) IS 'The number of the organisation''s searchable chunks that have an embedding in the space, and how many of those have no direction.';
 
+-- Name: count_kb_languages_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.count_kb_languages_v1(p_org_id bigint) RETURNS TABLE(tag text, chunk_count bigint)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT p.lexeme,
+     sum((p.sign * p.entry_count)) AS sum
+    FROM kbsearch.kb_postings p
+   WHERE ((p.org_id = count_kb_languages_v1.p_org_id) AND (p.lexeme >= chr(31)) AND (p.lexeme < ' '::text))
+   GROUP BY p.lexeme
+  HAVING (sum((p.sign * p.entry_count)) > 0);
+END;
+
+-- Name: FUNCTION count_kb_languages_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.count_kb_languages_v1(p_org_id bigint) IS 'The tags of the languages of an organisation''s searchable chunks that are not the organisation''s own, and how many chunks are of each.';
+
 -- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25'::text, p_vector_weight double precision DEFAULT 0.5, p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60) RETURNS text
@@ -463,9 +482,9 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.delete_kb_article_v1(p_org_id bigint, p_article_id bigint, p_external_ref text) IS 'Deletes an article with its chunks and embeddings; false: there was none. KBORG, KBART.';
 
--- Name: describe_kb_chunk_v1(text, text, text, regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: describe_kb_chunk_v1(text, text, text, regconfig, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text) RETURNS record
+CREATE FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, p_tag text, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -500,12 +519,17 @@ BEGIN
             sum(m.occurrences)::integer AS occurrence_count
         FROM (SELECT s.lexeme, s.term_count, s.occurrences FROM terms AS s ORDER BY s.lexeme COLLATE "C" ASC) AS m
     ) AS t;
+    IF p_tag <> '' THEN
+        -- the separator in a tag sorts before every character of a lexeme, so the order stays
+        lexemes := p_tag || ARRAY(SELECT u.lexeme || p_tag FROM unnest(lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
+        term_counts := 1::smallint || term_counts;
+    END IF;
 END
 $$;
 
--- Name: FUNCTION describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, p_tag text, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text) IS 'What a chunk''s postings are made of: distinct lexemes in "C" order; term_counts, for each the occurrences in title (3 times), heading and content, at most 255; occurrence_count, the chunk''s length in words that are no stop words (the forms that a compound adds do not count); phrase_text, the words of each field in order, stop words included, between spaces.';
+COMMENT ON FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, p_tag text, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text) IS 'What a chunk''s postings are made of: distinct lexemes in "C" order; term_counts, for each the occurrences in title (3 times), heading and content, at most 255; occurrence_count, the chunk''s length in words that are no stop words (the forms that a compound adds do not count); phrase_text, the words of each field in order, stop words included, between spaces. p_tag: empty for the organisation''s language; the tag of another is a lexeme of the chunk and stands behind each of the others.';
 
 -- Name: digest_kb_request_v1(jsonb, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -518,6 +542,33 @@ END;
 -- Name: FUNCTION digest_kb_request_v1(p_request jsonb, p_embedding public.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding public.vector) IS '32 hexadecimal digits that stand for everything in a request that decides its ranking: a cursor of another request is refused by it.';
+
+-- Name: escape_kb_html_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.escape_kb_html_v1(p_text text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT replace(replace(replace(replace(replace(p_text, '&'::text, '&amp;'::text), '<'::text, '&lt;'::text), '>'::text, '&gt;'::text), '"'::text, '&quot;'::text), chr(39), '&#39;'::text) AS replace;
+END;
+
+-- Name: FUNCTION escape_kb_html_v1(p_text text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.escape_kb_html_v1(p_text text) IS 'The text for the inside of an HTML element or a quoted attribute: & < > " and the apostrophe as references.';
+
+-- Name: find_kb_language_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_language_v1(p_name text) RETURNS regconfig
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT (c.oid)::regconfig AS oid
+    FROM (pg_ts_config c
+      JOIN pg_namespace n ON ((n.oid = c.cfgnamespace)))
+   WHERE (((((n.nspname)::text || '.'::text) || (c.cfgname)::text) = find_kb_language_v1.p_name) OR ((n.nspname = 'pg_catalog'::name) AND (c.cfgname = find_kb_language_v1.p_name)));
+END;
+
+-- Name: FUNCTION find_kb_language_v1(p_name text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_language_v1(p_name text) IS 'The text search configuration of this name, NULL if there is none: german is that of pg_catalog; others are named schema.name.';
 
 -- Name: kb_article_chunks; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -542,16 +593,16 @@ WITH (toast_tuple_target='4080');
 
 -- Name: TABLE kb_article_chunks; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language of the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
 
--- Name: find_kb_phrase_v1(bigint, text, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: find_kb_phrase_v1(bigint, regconfig, text, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_words text, p_lexemes text[]) RETURNS TABLE(article_id bigint)
+CREATE FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]) RETURNS TABLE(article_id bigint)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT DISTINCT c.article_id
     FROM kbsearch.kb_article_chunks c
-   WHERE ((c.org_id = find_kb_phrase_v1.p_org_id) AND c.searchable AND (POSITION((find_kb_phrase_v1.p_words) IN (c.phrase_text)) > 0) AND ((cardinality(find_kb_phrase_v1.p_lexemes) = 0) OR (c.id IN ( SELECT holder.chunk_id
+   WHERE ((c.org_id = find_kb_phrase_v1.p_org_id) AND c.searchable AND ((c.language)::oid = (find_kb_phrase_v1.p_language)::oid) AND (POSITION((find_kb_phrase_v1.p_words) IN (c.phrase_text)) > 0) AND ((cardinality(find_kb_phrase_v1.p_lexemes) = 0) OR (c.id IN ( SELECT holder.chunk_id
             FROM ( SELECT (hit.entry >> 12) AS chunk_id,
                      hit.lexeme
                     FROM ( SELECT unnest(p.entries) AS entry,
@@ -565,13 +616,13 @@ CREATE FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_words text, p_lexe
           HAVING (count(*) = cardinality(find_kb_phrase_v1.p_lexemes))))));
 END;
 
--- Name: FUNCTION find_kb_phrase_v1(p_org_id bigint, p_words text, p_lexemes text[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_words text, p_lexemes text[]) IS 'Articles with a searchable chunk whose word sequence (title, heading or content) contains p_words, a phrase as in phrase_text. p_lexemes: its distinct lexemes, by which chunks are found; empty: all chunks are read.';
+COMMENT ON FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]) IS 'Articles with a searchable chunk of the language whose word sequence (title, heading or content) contains p_words, a phrase as in phrase_text. p_lexemes: its distinct lexemes, by which chunks are found; empty: all chunks are read.';
 
--- Name: fuse_kb_rrf_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: fuse_kb_rrf_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, integer, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
+CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -587,11 +638,11 @@ BEGIN
         ORDER BY v.article_id ASC, v.score DESC, v.chunk_id ASC
     ),
     keyword_best AS (
-        SELECT DISTINCT ON (k.article_id) k.article_id, k.chunk_id, k.raw
+        SELECT DISTINCT ON (k.article_id) k.article_id, k.chunk_id, k.score, k.raw
         FROM kbsearch.fuse_kb_weighted_v1(
-            p_org_id, NULL, NULL, p_lexemes, p_term_weights, p_counts_terms, p_allowed, false, p_uses_keyword, p_dense, 0, 0
+            p_org_id, NULL, NULL, p_lexemes, p_term_weights, p_counts_terms, p_allowed, false, p_uses_keyword, p_dense, 0, 1e9::double precision / p_keyword_bound
         ) AS k
-        ORDER BY k.article_id ASC, k.raw DESC, k.chunk_id ASC
+        ORDER BY k.article_id ASC, k.score DESC, k.chunk_id ASC
     ),
     ranked AS (
         SELECT
@@ -603,7 +654,7 @@ BEGIN
             v.similarity,
             k.raw
         FROM (SELECT b.article_id, b.chunk_id, b.similarity, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM vector_best AS b) AS v
-        FULL JOIN (SELECT b.article_id, b.chunk_id, b.raw, rank() OVER (ORDER BY b.raw DESC) AS leg_rank FROM keyword_best AS b) AS k
+        FULL JOIN (SELECT b.article_id, b.chunk_id, b.raw, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM keyword_best AS b) AS k
             ON k.article_id = v.article_id
     )
     SELECT
@@ -620,9 +671,9 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer) IS 'Every article that a leg found, scored in billionths: the sum over the legs that found it of round(1e9 * weight / (k + rank)), rank being its competition rank there (Cormack, Clarke and Buettcher 2009). chunk_id: the best chunk of the leg that gave more, the lower id where both gave the same; similarity and raw: the best of each leg.';
+COMMENT ON FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision) IS 'Every article that a leg found, scored in billionths: the sum over the legs that found it of round(1e9 * weight / (k + rank)), rank being its competition rank there by similarity in millionths or keyword score in billionths (Cormack, Clarke and Buettcher 2009). chunk_id: the best chunk of the leg that gave more, the lower id where both gave the same; similarity and raw: the best of each leg.';
 
 -- Name: match_kb_keyword_v1(bigint, text[], double precision[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -762,6 +813,116 @@ END;
 
 COMMENT ON FUNCTION kbsearch.hash_kb_text_v1(p_text text) IS 'sha256 of the text in UTF-8, 64 hexadecimal digits.';
 
+-- Name: highlight_kb_text_v1(text, regconfig, text, text[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.highlight_kb_text_v1(p_text text, p_language regconfig, p_tag text, p_lexemes text[], p_length integer) RETURNS text
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    c_context CONSTANT integer := 60;
+    v_text CONSTANT text := left(p_text, 16384);
+    v_start integer;
+    v_marked text;
+BEGIN
+    WITH pieces AS MATERIALIZED (
+        SELECT
+            p.n,
+            p.piece,
+            p.shape,
+            lead(p.piece) OVER (ORDER BY p.n) AS next_piece,
+            lead(p.shape) OVER (ORDER BY p.n) AS next_shape,
+            1 + coalesce(sum(char_length(p.piece)) OVER (ORDER BY p.n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS start
+        FROM (
+            SELECT m.n, coalesce(m.hit[1], m.hit[2], m.hit[3]) AS piece, CASE WHEN m.hit[1] IS NOT NULL THEN 'gap' WHEN m.hit[2] IS NOT NULL THEN 'character' ELSE 'word' END AS shape
+            FROM regexp_matches(
+                v_text COLLATE "C",
+                '([\u0001-\u0022\u0024\u0025\u0027-\u002A\u002C\u003B-\u003F\u005B-\u005E\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]+)|([\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF])|([^\u0001-\u0022\u0024\u0025\u0027-\u002A\u002C\u003B-\u003F\u005B-\u005E\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]+)',
+                'g'
+            ) WITH ORDINALITY AS m (hit, n)
+        ) AS p
+    ),
+    fields AS MATERIALIZED (
+        SELECT
+            p.n,
+            p.start,
+            p.piece,
+            p.shape,
+            p.next_shape = 'character' AS has_pair,
+            CASE WHEN p.shape = 'character' AND p.next_shape = 'character' THEN p.piece || p.next_piece ELSE p.piece END AS content,
+            row_number() OVER (ORDER BY p.n) AS field
+        FROM pieces AS p
+        WHERE p.shape <> 'gap'
+    ),
+    hits AS MATERIALIZED (
+        SELECT f.n + CASE WHEN f.shape = 'character' AND f.has_pair THEN a.part - 1 ELSE 0 END AS n, a.lexeme, char_length(a.form) > 1 AND f.shape = 'character' AND f.has_pair AS is_pair
+        FROM kbsearch.analyze_kb_text_v1(ARRAY(SELECT f.content FROM fields AS f ORDER BY f.field), p_language) AS a
+        INNER JOIN fields AS f ON f.field = a.field
+        WHERE a.lexeme || p_tag = ANY (p_lexemes)
+    ),
+    marks AS MATERIALIZED (
+        SELECT h.n, h.lexeme FROM hits AS h
+        UNION
+        SELECT h.n + 1, h.lexeme FROM hits AS h WHERE h.is_pair
+    ),
+    -- the window that shows most of the question's words, the first of these
+    best AS (
+        SELECT w.start
+        FROM (
+            SELECT f.n, f.start
+            FROM fields AS f
+            WHERE f.n IN (SELECT m.n FROM marks AS m)
+            ORDER BY f.n ASC
+            LIMIT 200
+        ) AS w
+        INNER JOIN fields AS g ON g.start BETWEEN w.start AND w.start + p_length - c_context - 1
+        INNER JOIN marks AS m ON m.n = g.n
+        GROUP BY w.n, w.start
+        ORDER BY count(DISTINCT m.lexeme) DESC, w.n ASC
+        LIMIT 1
+    ),
+    placed AS (
+        -- from the beginning where all fits or the beginning is near; else from a word's beginning
+        SELECT CASE
+            WHEN char_length(p_text) <= p_length OR b.start <= c_context THEN 1
+            ELSE (SELECT min(p.start) FROM pieces AS p WHERE p.shape <> 'gap' AND p.start >= least(b.start - c_context, char_length(v_text) - p_length + 1))
+        END::integer AS start
+        FROM best AS b
+    ),
+    shown AS (
+        SELECT
+            p.n,
+            left(p.piece, (s.start + p_length - p.start)::integer) AS piece,
+            p.shape <> 'gap' AND EXISTS (SELECT FROM marks AS m WHERE m.n = p.n) AS is_marked
+        FROM pieces AS p
+        CROSS JOIN (SELECT coalesce((SELECT d.start FROM placed AS d), 1) AS start) AS s
+        WHERE p.start >= s.start AND p.start < s.start + p_length
+    )
+    SELECT
+        coalesce((SELECT d.start FROM placed AS d), 1),
+        replace(string_agg(
+            -- joiners at the ends of a word are no part of it, but for the signs of c++ and c#
+            CASE WHEN t.is_marked
+                THEN kbsearch.escape_kb_html_v1(left(t.piece, char_length(t.piece) - char_length(ltrim(t.piece, '-_./@:+#&'))))
+                    || '<mark>' || kbsearch.escape_kb_html_v1(rtrim(ltrim(t.piece, '-_./@:+#&'), '-_./@:&')) || '</mark>'
+                    || kbsearch.escape_kb_html_v1(substr(t.piece, char_length(rtrim(t.piece, '-_./@:&')) + 1))
+                ELSE kbsearch.escape_kb_html_v1(t.piece)
+            END, '' ORDER BY t.n
+        ), '</mark><mark>', '')
+    INTO v_start, v_marked
+    FROM shown AS t;
+    RETURN CASE WHEN v_start > 1 THEN chr(8230) ELSE '' END
+        || coalesce(v_marked, '')
+        || CASE WHEN v_start + p_length <= char_length(p_text) THEN chr(8230) ELSE '' END;
+END
+$$;
+
+-- Name: FUNCTION highlight_kb_text_v1(p_text text, p_language regconfig, p_tag text, p_lexemes text[], p_length integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.highlight_kb_text_v1(p_text text, p_language regconfig, p_tag text, p_lexemes text[], p_length integer) IS 'At most p_length characters of the text (and an ellipsis where it is cut) as HTML: escaped, with the words of which a lexeme in p_language, followed by p_tag, is one of p_lexemes in <mark>. The place is the one that shows most different ones, the first of these; words after 16,384 characters are not looked at.';
+
 -- Name: insert_kb_embeddings_v1(bigint, bigint, bigint, jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.insert_kb_embeddings_v1(p_org_id bigint, p_article_id bigint, p_space_id bigint, p_chunks jsonb) RETURNS void
@@ -798,7 +959,7 @@ BEGIN
                 HINT = 'Insert the article into the other organisation and delete this one.';
     END IF;
     NEW.version := OLD.version
-        + (NEW.title IS DISTINCT FROM OLD.title OR NEW.published <> OLD.published)::integer;
+        + (NEW.title IS DISTINCT FROM OLD.title OR NEW.published <> OLD.published OR NEW.language IS DISTINCT FROM OLD.language)::integer;
     IF NEW IS DISTINCT FROM OLD AND NEW.updated_at = OLD.updated_at THEN
         NEW.updated_at := now();
     END IF;
@@ -808,7 +969,7 @@ $$;
 
 -- Name: FUNCTION kb_articles_guard_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_articles_guard_v1() IS 'Trigger, before update of kb_articles: refuses another org_id (KBORG), counts version up where title or published change (the chunks follow by their foreign key), and keeps updated_at.';
+COMMENT ON FUNCTION kbsearch.kb_articles_guard_v1() IS 'Trigger, before update of kb_articles: refuses another org_id (KBORG), counts version up where title, published or language change (the chunks follow by their foreign key), and keeps updated_at.';
 
 -- Name: kb_chunks_begin_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -835,6 +996,7 @@ CREATE FUNCTION kbsearch.kb_chunks_describe_v1() RETURNS trigger
 DECLARE
     v_title text;
     v_language regconfig;
+    v_tag text;
     v_published boolean;
     v_described record;
 BEGIN
@@ -861,8 +1023,10 @@ BEGIN
         END IF;
         PERFORM set_config('kbsearch.locked_org_id', NEW.org_id::text, true);
     END IF;
-    SELECT a.version, a.title, o.language, a.published
-    INTO NEW.article_version, v_title, v_language, v_published
+    SELECT
+        a.version, a.title, coalesce(a.language, o.language), a.published,
+        CASE WHEN a.language <> o.language THEN chr(31) || kbsearch.name_kb_language_v1(a.language) ELSE '' END
+    INTO NEW.article_version, v_title, v_language, v_published, v_tag
     FROM kbsearch.kb_articles AS a
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
     WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
@@ -872,6 +1036,7 @@ BEGIN
     IF
         TG_OP = 'UPDATE' AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
         AND v_title IS NOT DISTINCT FROM OLD.title AND v_language IS NOT DISTINCT FROM OLD.language
+        AND (v_tag <> '') IS NOT DISTINCT FROM coalesce(starts_with(OLD.lexemes[1], chr(31)), false)
     THEN
         NEW.title := OLD.title;
         NEW.language := OLD.language;
@@ -883,7 +1048,7 @@ BEGIN
     END IF;
     NEW.title := v_title;
     NEW.language := v_language;
-    v_described := kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language);
+    v_described := kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language, v_tag);
     NEW.lexemes := v_described.lexemes;
     NEW.term_counts := v_described.term_counts;
     NEW.occurrence_count := v_described.occurrence_count;
@@ -900,7 +1065,7 @@ $$;
 
 -- Name: FUNCTION kb_chunks_describe_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
 
 -- Name: kb_chunks_truncated_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1227,7 +1392,7 @@ CREATE TABLE kbsearch.organizations (
 
 -- Name: TABLE organizations; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search configuration of its articles; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
+COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search configuration of the articles that name none; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
 
 -- Name: list_kb_entries_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1296,6 +1461,7 @@ DECLARE
     v_vector_weight CONSTANT double precision := p_plan.vector_weight;
     v_keyword_weight CONSTANT double precision := p_plan.keyword_weight;
     v_rrf_k CONSTANT integer := p_plan.rrf_k;
+    v_keyword_bound CONSTANT double precision := p_plan.keyword_bound;
     v_min_score CONSTANT double precision := p_plan.min_score;
     v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
     v_vector_unit CONSTANT double precision := CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000;
@@ -1315,7 +1481,7 @@ BEGIN
         SELECT r.article_id, r.chunk_id, r.score, r.similarity, r.raw
         FROM kbsearch.fuse_kb_rrf_v1(
             v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
-            v_uses_vector, v_uses_keyword, v_dense, v_vector_weight, v_keyword_weight, v_rrf_k
+            v_uses_vector, v_uses_keyword, v_dense, v_vector_weight, v_keyword_weight, v_rrf_k, v_keyword_bound
         ) AS r
         WHERE v_fusion = 'rrf'
     ),
@@ -1411,7 +1577,7 @@ CREATE TABLE kbsearch.kb_articles (
 
 -- Name: TABLE kb_articles; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language is noted and not yet used: chunks and questions are both analysed in the organisation''s, so that they match. version counts changes of what chunks copy (title, published).';
+COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language: text search configuration in which its chunks are analysed, NULL for the organisation''s. version counts changes of what chunks copy (title, published, language).';
 
 -- Name: kb_source_kinds; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -1428,7 +1594,7 @@ COMMENT ON TABLE kbsearch.kb_source_kinds IS 'Global. What is special about a ki
 
 -- Name: list_kb_results_v1(kbsearch.kb_search_plan, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text, total bigint)
+CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text, total bigint)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT r.place,
@@ -1443,6 +1609,14 @@ CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_em
          CASE
              WHEN (char_length(c.content) <= 240) THEN c.content
              ELSE ("left"(c.content, 239) || '…'::text)
+         END AS "case",
+         CASE
+             WHEN (list_kb_results_v1.p_plan).highlight THEN kbsearch.highlight_kb_text_v1(c.content, c.language,
+             CASE
+                 WHEN starts_with(c.lexemes[1], chr(31)) THEN c.lexemes[1]
+                 ELSE ''::text
+             END, (list_kb_results_v1.p_plan).lexemes, 240)
+             ELSE NULL::text
          END AS "case",
      COALESCE(k.inspectable, true) AS "coalesce",
      a.external_ref,
@@ -1557,6 +1731,25 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged (NULL: of all lexemes), and the counts to its statistics; returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
 
+-- Name: name_kb_language_v1(regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT (
+         CASE n.nspname
+             WHEN 'pg_catalog'::name THEN (c.cfgname)::text
+             ELSE (((n.nspname)::text || '.'::text) || (c.cfgname)::text)
+         END COLLATE "C") AS "case"
+    FROM (pg_ts_config c
+      JOIN pg_namespace n ON ((n.oid = c.cfgnamespace)))
+   WHERE (c.oid = (name_kb_language_v1.p_language)::oid);
+END;
+
+-- Name: FUNCTION name_kb_language_v1(p_language regconfig); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) IS 'The name of a text search configuration, the same under every search_path: german, or schema.name outside of pg_catalog.';
+
 -- Name: open_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) RETURNS text
@@ -1585,7 +1778,7 @@ COMMENT ON FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) IS 'The payload of
 
 -- Name: parse_kb_query_v1(text, regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT reason text, OUT operators jsonb, OUT ignored text[]) RETURNS record
+CREATE FUNCTION kbsearch.parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT reason text, OUT operators jsonb, OUT ignored text[]) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET standard_conforming_strings TO 'on'
@@ -1608,10 +1801,11 @@ BEGIN
         SELECT
             coalesce(array_agg(t.lexeme ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
             coalesce(array_agg(t.term_count ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
+            coalesce(array_agg(t.forms ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
             CASE WHEN count(*) = 0 THEN 'empty_query' WHEN count(*) FILTER (WHERE t.term_count > 0) = 0 THEN 'stop_words_only' END
-        INTO lexemes, term_counts, reason
+        INTO lexemes, term_counts, forms, reason
         FROM (
-            SELECT a.lexeme, count(a.lexeme) FILTER (WHERE a.in_question) AS term_count
+            SELECT a.lexeme, count(a.lexeme) FILTER (WHERE a.in_question) AS term_count, string_agg(a.form, ' ') FILTER (WHERE a.in_question) AS forms
             FROM kbsearch.analyze_kb_text_v1(ARRAY[v_text], p_language) AS a
             GROUP BY a.lexeme
         ) AS t;
@@ -1641,6 +1835,7 @@ BEGIN
         operators := to_jsonb(v_fields[2:]);
         lexemes := '{}';
         term_counts := '{}';
+        forms := '{}';
         RETURN;
     END IF;
     WITH words AS MATERIALIZED (
@@ -1648,7 +1843,7 @@ BEGIN
         FROM kbsearch.analyze_kb_text_v1(v_fields, p_language) AS a
     ),
     terms AS (
-        SELECT w.lexeme, count(*) AS term_count
+        SELECT w.lexeme, count(*) AS term_count, string_agg(w.form, ' ') AS forms
         FROM words AS w
         WHERE w.lexeme IS NOT NULL AND w.in_question AND w.shape = 'words'
         GROUP BY w.lexeme
@@ -1666,6 +1861,7 @@ BEGIN
     SELECT
         coalesce((SELECT array_agg(t.lexeme ORDER BY t.lexeme) FROM terms AS t), '{}'),
         coalesce((SELECT array_agg(t.term_count ORDER BY t.lexeme) FROM terms AS t), '{}'),
+        coalesce((SELECT array_agg(t.forms ORDER BY t.lexeme) FROM terms AS t), '{}'),
         CASE
             WHEN EXISTS (SELECT 1 FROM terms) THEN NULL
             WHEN EXISTS (SELECT 1 FROM words AS w WHERE w.shape = 'words') THEN 'stop_words_only'
@@ -1673,25 +1869,25 @@ BEGIN
             ELSE 'empty_query'
         END,
         coalesce((
-            SELECT jsonb_agg(jsonb_build_object('shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.shape, s.words)
-            FROM (SELECT DISTINCT q.shape, q.words, q.lexemes FROM sequences AS q) AS s
+            SELECT jsonb_agg(jsonb_build_object('n', s.field, 'shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.field)
+            FROM sequences AS s
         ), '[]'),
         coalesce((
             SELECT array_agg(f.content ORDER BY f.field)
             FROM unnest(v_fields) WITH ORDINALITY AS f (content, field)
             WHERE v_shapes[f.field] <> 'words' AND NOT EXISTS (SELECT 1 FROM sequences AS s WHERE s.field = f.field)
         ), '{}')
-    INTO lexemes, term_counts, reason, operators, ignored;
+    INTO lexemes, term_counts, forms, reason, operators, ignored;
 END
 $_$;
 
--- Name: FUNCTION parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT reason text, OUT operators jsonb, OUT ignored text[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT reason text, OUT operators jsonb, OUT ignored text[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT reason text, OUT operators jsonb, OUT ignored text[]) IS 'A question''s lexemes ("C" order) with the number of times it says each, words of phrases included; reason: why there are none (empty_query, stop_words_only, only_exclusions); operators: phrases and exclusions with their word sequence; ignored: operators without a word in them.';
+COMMENT ON FUNCTION kbsearch.parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT reason text, OUT operators jsonb, OUT ignored text[]) IS 'A question''s lexemes ("C" order) with the number of times it says each, words of phrases included, and the folded words it says them by (forms, between spaces); reason: why there are none (empty_query, stop_words_only, only_exclusions); operators: phrases and exclusions, numbered (n) alike in every language, with their word sequence; ignored: operators without a word in them.';
 
--- Name: prepare_kb_search_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: prepare_kb_search_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean) RETURNS kbsearch.kb_search_plan
+CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) RETURNS kbsearch.kb_search_plan
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1701,16 +1897,23 @@ CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text
     AS $_$
 DECLARE
     v_plan kbsearch.kb_search_plan;
-    v_language regconfig;
     v_reference_length integer;
+    v_languages regconfig[];
+    v_tags text[];
+    v_chunk_counts bigint[];
+    v_named regconfig;
     v_profile text;
     v_scorer text;
     v_has_vectors boolean;
     v_dimensions integer;
     v_given integer;
     v_question record;
+    v_term_counts bigint[] := '{}';
+    v_forms text[] := '{}';
+    v_corpora integer[] := '{}';
+    v_reasons text[] := '{}';
     v_reason text;
-    v_operators jsonb;
+    v_operators jsonb := '[]';
     v_operator jsonb;
     v_digest text;
     v_payload text;
@@ -1721,13 +1924,17 @@ DECLARE
 BEGIN
     -- organisation
     SELECT
-        o.id, o.language, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
+        o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
         p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
     INTO
-        v_plan.org_id, v_language, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
+        v_plan.org_id, v_languages, v_tags, v_chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
         v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
     FROM kbsearch.organizations AS o
+    CROSS JOIN LATERAL (
+        SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
+        FROM kbsearch.count_kb_languages_v1(o.id) AS u
+    ) AS l
     LEFT JOIN kbsearch.kb_embedding_spaces AS e ON e.id = coalesce(p_space_id, o.active_space_id)
     LEFT JOIN LATERAL kbsearch.resolve_kb_profile_v1(o.id, coalesce(p_profile, o.ranking_profile)) AS p ON true
     WHERE o.id = p_org_id;
@@ -1799,15 +2006,59 @@ BEGIN
             USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'bytes', octet_length(p_query_text), 'maximum_bytes', 32768)::text,
                 HINT = 'Send the part of the text that says what is looked for.';
     END IF;
-    v_question := kbsearch.parse_kb_query_v1(p_query_text, v_language);
-    v_plan.lexemes := v_question.lexemes;
-    v_plan.ignored := v_question.ignored;
-    v_operators := v_question.operators;
-    IF jsonb_array_length(v_operators) > 32 THEN
-        RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_operators)
-            USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_operators), 'maximum_operators', 32)::text,
-                HINT = 'Leave some out, or take their quotation marks and minus signs away.';
+    IF p_language IS NOT NULL THEN
+        v_named := kbsearch.find_kb_language_v1(p_language);
+        IF v_named IS NULL THEN
+            RAISE EXCEPTION 'there is no text search configuration %', quote_literal(p_language)
+                USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('argument', 'p_language', 'given', p_language)::text,
+                    HINT = 'Name one of pg_catalog.pg_ts_config, german for instance (outside of pg_catalog: schema.name), or NULL for every language in use.';
+        END IF;
     END IF;
+    IF p_cursor IS NOT NULL THEN
+        -- what page 1 was scored by, whatever was written since
+        v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
+        v_parts := string_to_array(v_payload, ' ');
+        IF v_parts[6] ~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' THEN
+            SELECT
+                array_agg(CASE WHEN c.n = 1 THEN '' ELSE convert_from(decode(split_part(c.corpus, ':', 1), 'hex'), 'UTF8') END ORDER BY c.n),
+                array_agg(split_part(c.corpus, ':', CASE WHEN c.n = 1 THEN 1 ELSE 2 END)::bigint ORDER BY c.n)
+            INTO v_tags, v_chunk_counts
+            FROM string_to_table(v_parts[6], ',') WITH ORDINALITY AS c (corpus, n);
+        END IF;
+    END IF;
+    v_tags[1] := '';
+    IF cardinality(v_tags) > 1 THEN
+        v_languages := v_languages || ARRAY(SELECT kbsearch.find_kb_language_v1(substr(u.tag, 2)) FROM unnest(v_tags[2:]) WITH ORDINALITY AS u (tag, n) ORDER BY u.n);
+    END IF;
+    IF v_named <> ALL (v_languages) THEN
+        v_languages := v_languages || v_named;
+        v_tags := v_tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
+        v_chunk_counts := v_chunk_counts || 0::bigint;
+    END IF;
+    FOR i IN 1 .. cardinality(v_languages) LOOP
+        v_question := kbsearch.parse_kb_query_v1(p_query_text, v_languages[i]);
+        IF i = 1 AND jsonb_array_length(v_question.operators) > 32 THEN
+            RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_question.operators)
+                USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_question.operators), 'maximum_operators', 32)::text,
+                    HINT = 'Leave some out, or take their quotation marks and minus signs away.';
+        END IF;
+        IF v_tags[i] <> '' THEN
+            v_question.lexemes := ARRAY(SELECT u.lexeme || v_tags[i] FROM unnest(v_question.lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
+        END IF;
+        IF v_named IS NULL OR v_named = v_languages[i] THEN
+            v_plan.languages := v_plan.languages || kbsearch.name_kb_language_v1(v_languages[i]);
+            v_plan.lexemes := v_plan.lexemes || v_question.lexemes;
+            v_term_counts := v_term_counts || v_question.term_counts;
+            v_forms := v_forms || v_question.forms;
+            v_corpora := v_corpora || array_fill(i, ARRAY[cardinality(v_question.lexemes)]);
+            v_reasons := v_reasons || v_question.reason;
+        END IF;
+        v_plan.ignored := v_question.ignored;
+        IF v_question.operators <> '[]' THEN
+            -- they hold in every language, also where one is named
+            v_operators := v_operators || (SELECT jsonb_agg(o.element || jsonb_build_object('corpus', i)) FROM jsonb_array_elements(v_question.operators) AS o (element));
+        END IF;
+    END LOOP;
 
     -- space and embedding
     IF v_plan.space_id IS NOT NULL AND v_dimensions IS NULL THEN
@@ -1831,7 +2082,10 @@ BEGIN
 
     -- something to search with
     v_plan.vector_reason := CASE WHEN v_plan.fusion = 'keyword' THEN 'not_in_fusion' WHEN p_query_embedding IS NULL THEN 'no_embedding' END;
-    v_plan.keyword_reason := CASE WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion' ELSE v_question.reason END;
+    v_plan.keyword_reason := CASE
+        WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion'
+        WHEN cardinality(v_plan.lexemes) = 0 THEN v_reasons[1]
+    END;
     IF v_plan.vector_reason IS NOT NULL AND v_plan.keyword_reason IS NOT NULL THEN
         RAISE EXCEPTION 'nothing to search with: vector leg %, keyword leg %', v_plan.vector_reason, v_plan.keyword_reason
             USING ERRCODE = 'KBQRY',
@@ -1841,13 +2095,15 @@ BEGIN
 
     -- cursor
     v_digest := kbsearch.digest_kb_request_v1(
-        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory), p_query_embedding
+        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory, kbsearch.name_kb_language_v1(v_named)), p_query_embedding
     );
     IF p_cursor IS NOT NULL THEN
-        v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
-        v_parts := string_to_array(v_payload, ' ');
         v_reason := CASE
-            WHEN v_payload IS NULL OR cardinality(v_parts) <> 9 THEN 'damaged'
+            WHEN
+                v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_languages, NULL) IS NOT NULL
+                OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,18}(,[0-9]{1,18})*)?$'
+                OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
+                THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
             WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
             WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
@@ -1861,7 +2117,7 @@ BEGIN
         END IF;
         v_plan.uses_vector := v_parts[5] LIKE 'v%';
         v_plan.uses_keyword := v_parts[5] LIKE '%k';
-        v_plan.chunk_total := v_parts[6]::bigint;
+        v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_chunk_counts) AS c (chunk_count));
         v_plan.document_frequencies := string_to_array(v_parts[7], ',')::bigint[];
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
@@ -1872,19 +2128,17 @@ BEGIN
         INTO v_plan.chunk_total, v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
         LEFT JOIN kbsearch.count_kb_documents_v1(p_org_id, v_plan.lexemes) AS d ON d.lexeme = q.lexeme;
+        v_chunk_counts[1] := v_plan.chunk_total - coalesce((SELECT sum(c.chunk_count) FROM unnest(v_chunk_counts[2:]) AS c (chunk_count)), 0);
     END IF;
 
     -- words that the corpus knows, and what they weigh
+    v_plan.keyword_bound := CASE WHEN v_plan.counts_terms THEN 1 ELSE 2200 END * 1e12::double precision;
     SELECT
         coalesce(array_agg(t.lexeme ORDER BY t.lexeme), '{}'), coalesce(array_agg(t.weight ORDER BY t.lexeme), '{}'),
-        sum(t.weight) * CASE WHEN v_plan.counts_terms THEN 1 ELSE 2200 END, coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false)
-    INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.keyword_bound, v_plan.dense
-    FROM (
-        SELECT q.lexeme, q.document_frequency, CASE
-            WHEN v_plan.counts_terms THEN 1 ELSE q.term_count * kbsearch.kb_idf_v1(v_plan.chunk_total, q.document_frequency)
-        END::double precision AS weight
-        FROM unnest(v_plan.lexemes, v_question.term_counts, v_plan.document_frequencies) AS q (lexeme, term_count, document_frequency)
-        WHERE q.document_frequency > 0
+        coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false)
+    INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.dense
+    FROM kbsearch.weigh_kb_terms_v1(
+        v_plan.lexemes, v_term_counts, v_forms, v_corpora, v_plan.document_frequencies, v_chunk_counts, v_plan.counts_terms
     ) AS t;
     IF v_plan.keyword_reason IS NULL AND cardinality(v_plan.known_lexemes) = 0 THEN
         v_plan.keyword_reason := 'no_known_words';
@@ -1903,10 +2157,16 @@ BEGIN
 
     -- articles that pass the filters
     IF v_operators <> '[]' THEN
-        FOR v_operator IN SELECT o.element FROM jsonb_array_elements(v_operators) AS o (element) LOOP
+        FOR v_operator IN
+            SELECT jsonb_build_object('shape', min(o.element ->> 'shape'), 'sequences', jsonb_agg(o.element ORDER BY o.element -> 'corpus'))
+            FROM jsonb_array_elements(v_operators) AS o (element)
+            GROUP BY o.element -> 'n'
+        LOOP
             SELECT coalesce(array_agg(f.article_id), '{}') INTO v_found
-            FROM kbsearch.find_kb_phrase_v1(
-                p_org_id, v_operator ->> 'words', ARRAY(SELECT w.lexeme COLLATE "C" FROM jsonb_array_elements_text(v_operator -> 'lexemes') AS w (lexeme))
+            FROM jsonb_array_elements(v_operator -> 'sequences') AS s (element)
+            CROSS JOIN LATERAL kbsearch.find_kb_phrase_v1(
+                p_org_id, v_languages[(s.element -> 'corpus')::integer], s.element ->> 'words',
+                ARRAY(SELECT (w.lexeme || v_tags[(s.element -> 'corpus')::integer]) COLLATE "C" FROM jsonb_array_elements_text(s.element -> 'lexemes') AS w (lexeme))
             ) AS f;
             IF v_operator ->> 'shape' = 'phrase' THEN
                 v_required := CASE WHEN v_required IS NULL THEN v_found ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_found)) END;
@@ -1922,15 +2182,21 @@ BEGIN
     v_plan.cursor_prefix := concat_ws(
         ' ', '1', p_org_id, v_plan.profile, v_digest,
         CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END,
-        v_plan.chunk_total, array_to_string(v_plan.document_frequencies, ',')
+        (
+            SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
+            FROM unnest(v_tags, v_chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
+            WHERE c.n = 1 OR c.chunk_count > 0
+        ),
+        array_to_string(v_plan.document_frequencies, ',')
     );
+    v_plan.highlight := p_highlight;
     RETURN v_plan;
 END
 $_$;
 
--- Name: FUNCTION prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBCUR.';
+COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
 
 -- Name: rebuild_kb_index_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2111,9 +2377,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) IS 'The ranking profile name@version, built-in or the organisation''s own; a bare name is version 1. No row: there is none.';
 
--- Name: search_kb_hybrid_page_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: search_kb_hybrid_page_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false) RETURNS jsonb
+CREATE FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_highlight boolean DEFAULT false) RETURNS jsonb
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2132,7 +2398,7 @@ DECLARE
 BEGIN
     v_plan := kbsearch.prepare_kb_search_v1(
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata,
-        p_min_score, p_profile, p_space_id, p_exploratory
+        p_min_score, p_profile, p_space_id, p_exploratory, p_language, p_highlight
     );
     SELECT
         jsonb_agg(to_jsonb(r) - 'total' ORDER BY r.place), max(r.total), max(r.place), (array_agg(r.cursor ORDER BY r.place DESC))[1]
@@ -2173,11 +2439,16 @@ BEGIN
             'keyword', jsonb_build_object(
                 'takes_part', v_plan.uses_keyword,
                 'reason', v_plan.keyword_reason,
-                'words', to_jsonb(v_plan.known_lexemes),
-                'unknown_words', to_jsonb(ARRAY(
-                    SELECT q.lexeme FROM unnest(v_plan.lexemes, v_plan.document_frequencies) AS q (lexeme, document_frequency)
-                    WHERE q.document_frequency = 0
-                )),
+                'languages', to_jsonb(v_plan.languages),
+                'words', to_jsonb(ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(v_plan.known_lexemes) AS k (lexeme) ORDER BY word)),
+                'unknown_words', coalesce((
+                    -- of the language that knows most of them
+                    SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0), '{}'))
+                    FROM unnest(v_plan.lexemes, v_plan.document_frequencies) AS q (lexeme, document_frequency)
+                    GROUP BY substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31)))
+                    ORDER BY count(*) FILTER (WHERE q.document_frequency > 0) DESC, substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31))) COLLATE "C" ASC
+                    LIMIT 1
+                ), '[]'),
                 'ignored', to_jsonb(v_plan.ignored)
             )
         )
@@ -2185,13 +2456,13 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean) IS 'One page of search_kb_hybrid_v1 as JSON: items (its rows), next_cursor (NULL at the end), total (articles in the whole result), end_reached, profile, space_id, function, function_version, legs (for vector and keyword: takes_part, reason when not, chunks_without_embedding, chunks_without_direction, words, unknown_words, ignored operators), verdict (NULL). Arguments and errors as there. Writes nothing.';
+COMMENT ON FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'One page of search_kb_hybrid_v1 as JSON: items (its rows), next_cursor (NULL at the end), total (articles in the whole result), end_reached, profile, space_id, function, function_version, legs (for vector and keyword: takes_part, reason when not, chunks_without_embedding, chunks_without_direction; languages that the words were analysed in, words that are known, unknown_words in the language that knows most of them, ignored operators), verdict (NULL). Arguments and errors as there. Writes nothing.';
 
--- Name: search_kb_hybrid_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: search_kb_hybrid_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text)
+CREATE FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_highlight boolean DEFAULT false) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2205,20 +2476,20 @@ DECLARE
 BEGIN
     v_plan := kbsearch.prepare_kb_search_v1(
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata,
-        p_min_score, p_profile, p_space_id, p_exploratory
+        p_min_score, p_profile, p_space_id, p_exploratory, p_language, p_highlight
     );
     RETURN QUERY
     SELECT
-        r.place, r.article_id, r.score, r.chunk_id, r.kind, r.title, r.excerpt, r.inspectable, r.external_ref, r.source_uri, r.metadata,
+        r.place, r.article_id, r.score, r.chunk_id, r.kind, r.title, r.excerpt, r.excerpt_html, r.inspectable, r.external_ref, r.source_uri, r.metadata,
         r.vector_similarity, r.keyword_score, r.tied_with, r.settled_by_identity, r.cursor
     FROM kbsearch.list_kb_results_v1(v_plan, p_query_embedding) AS r
     ORDER BY score DESC, article_id ASC;
 END
 $$;
 
--- Name: FUNCTION search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean) IS 'Ranks the published articles of an organisation by meaning and by words; one row an article, in a total order: score descending, then article id. place: from 1 in the whole ranking; score: depends on the profile, 0 … 1 for weighted; vector_similarity: cosine -1 … 1, 6 decimals, NULL without; keyword_score: share of the highest possible BM25, 0 … 1, NULL without a matching word; tied_with: other candidates of equal score, those on other pages or cut by a quota too; settled_by_identity: there are such; cursor: pass as p_cursor for the rows after this one. p_limit 0 … 1000; p_metadata: containment, an array at the top is any of; p_kind_quota: {"kind": most articles, "*": others}. Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBCUR. Writes nothing.';
+COMMENT ON FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Ranks the published articles of an organisation by meaning and by words; one row an article, in a total order: score descending, then article id. place: from 1 in the whole ranking; score: depends on the profile, 0 … 1 for weighted; vector_similarity: cosine -1 … 1, 6 decimals, NULL without; keyword_score: share of the highest possible BM25 in the chunk''s language, 0 … 1, NULL without a matching word; tied_with: other candidates of equal score, those on other pages or cut by a quota too; settled_by_identity: there are such; cursor: pass as p_cursor for the rows after this one. p_limit 0 … 1000; p_metadata: containment, an array at the top is any of; p_kind_quota: {"kind": most articles, "*": others}; p_language: the one language that the words are analysed in, a text search configuration''s name, NULL for every language in use; p_highlight: fill excerpt_html. Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR. Writes nothing.';
 
 -- Name: select_kb_articles_v1(bigint, text[], jsonb, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2263,9 +2534,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.store_kb_vectors_v1(p_org_id bigint, p_article_id bigint, p_space_id bigint, p_chunks jsonb) IS 'Inserts the embeddings in p_chunks for the article''s chunks of the same chunk_no; returns their chunk ids.';
 
--- Name: upsert_kb_article_v1(bigint, text, text, text, text, jsonb, boolean, jsonb, text, regconfig, text, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: upsert_kb_article_v1(bigint, text, text, text, text, jsonb, boolean, jsonb, text, text, text, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text DEFAULT NULL::text, p_title text DEFAULT NULL::text, p_body text DEFAULT NULL::text, p_kind text DEFAULT 'article'::text, p_chunks jsonb DEFAULT NULL::jsonb, p_published boolean DEFAULT true, p_metadata jsonb DEFAULT '{}'::jsonb, p_source_uri text DEFAULT NULL::text, p_language regconfig DEFAULT NULL::regconfig, p_content_sha256 text DEFAULT NULL::text, p_article_id bigint DEFAULT NULL::bigint, p_space_id bigint DEFAULT NULL::bigint) RETURNS bigint
+CREATE FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text DEFAULT NULL::text, p_title text DEFAULT NULL::text, p_body text DEFAULT NULL::text, p_kind text DEFAULT 'article'::text, p_chunks jsonb DEFAULT NULL::jsonb, p_published boolean DEFAULT true, p_metadata jsonb DEFAULT '{}'::jsonb, p_source_uri text DEFAULT NULL::text, p_language text DEFAULT NULL::text, p_content_sha256 text DEFAULT NULL::text, p_article_id bigint DEFAULT NULL::bigint, p_space_id bigint DEFAULT NULL::bigint) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET standard_conforming_strings TO 'on'
@@ -2278,6 +2549,7 @@ DECLARE
         WHEN concat(p_title, p_body) COLLATE "C" !~ '[^\u0001-\u0020\u007F-\u00A0\u1680\u2000-\u200B\u2028\u2029\u202F\u205F\u3000\uFEFF]' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, '')))
     END);
     v_space_id bigint;
+    v_language CONSTANT regconfig := kbsearch.find_kb_language_v1(p_language);
     v_problem text;
     v_chunk_no bigint;
     v_is_new boolean := true;
@@ -2327,6 +2599,12 @@ BEGIN
                 HINT = 'p_chunks is an array of {"content": text, "heading": text or null, "embedding": numbers or null, "input_sha256": hex or null}; leave blank chunks out.';
     END IF;
 
+    IF p_language IS NOT NULL AND v_language IS NULL THEN
+        RAISE EXCEPTION 'there is no text search configuration %', quote_literal(p_language)
+            USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('argument', 'p_language', 'given', p_language)::text,
+                HINT = 'Name one of pg_catalog.pg_ts_config, german for instance (outside of pg_catalog: schema.name), or NULL for the organisation''s.';
+    END IF;
+
     -- the article, locked for what follows
     SELECT a.id INTO v_article_id
     FROM kbsearch.kb_articles AS a
@@ -2339,7 +2617,7 @@ BEGIN
                     HINT = 'Leave p_article_id out to insert a new article.';
         END IF;
         INSERT INTO kbsearch.kb_articles (org_id, external_ref, kind, title, body, language, published, metadata, source_uri, content_sha256)
-        VALUES (p_org_id, p_external_ref, p_kind, p_title, p_body, p_language, p_published, p_metadata, p_source_uri, p_content_sha256)
+        VALUES (p_org_id, p_external_ref, p_kind, p_title, p_body, v_language, p_published, p_metadata, p_source_uri, p_content_sha256)
         ON CONFLICT ON CONSTRAINT kb_articles_org_id_external_ref_key DO NOTHING
         RETURNING id INTO v_article_id;
         IF v_article_id IS NULL THEN
@@ -2357,7 +2635,7 @@ BEGIN
         DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = v_article_id;
         UPDATE kbsearch.kb_articles AS a
         SET
-            external_ref = coalesce(p_external_ref, a.external_ref), kind = p_kind, title = p_title, body = p_body, language = p_language,
+            external_ref = coalesce(p_external_ref, a.external_ref), kind = p_kind, title = p_title, body = p_body, language = v_language,
             published = p_published, metadata = p_metadata, source_uri = p_source_uri, content_sha256 = p_content_sha256
         WHERE a.org_id = p_org_id AND a.id = v_article_id;
     END IF;
@@ -2392,9 +2670,40 @@ BEGIN
 END
 $_$;
 
--- Name: FUNCTION upsert_kb_article_v1(p_org_id bigint, p_external_ref text, p_title text, p_body text, p_kind text, p_chunks jsonb, p_published boolean, p_metadata jsonb, p_source_uri text, p_language regconfig, p_content_sha256 text, p_article_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION upsert_kb_article_v1(p_org_id bigint, p_external_ref text, p_title text, p_body text, p_kind text, p_chunks jsonb, p_published boolean, p_metadata jsonb, p_source_uri text, p_language text, p_content_sha256 text, p_article_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text, p_title text, p_body text, p_kind text, p_chunks jsonb, p_published boolean, p_metadata jsonb, p_source_uri text, p_language regconfig, p_content_sha256 text, p_article_id bigint, p_space_id bigint) IS 'Inserts an article with its chunks and embeddings, or replaces all of them: the article of p_article_id, else the one of p_external_ref. p_chunks: array of {"content", "heading", "embedding" (array of the space''s dimensions), "input_sha256"}; NULL: the body is the only chunk. p_space_id: NULL for the organisation''s active space. Returns the article''s id. KBORG, KBART, KBCHK, KBSPC, KBDIM, KBVEC; on an error nothing is stored.';
+COMMENT ON FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text, p_title text, p_body text, p_kind text, p_chunks jsonb, p_published boolean, p_metadata jsonb, p_source_uri text, p_language text, p_content_sha256 text, p_article_id bigint, p_space_id bigint) IS 'Inserts an article with its chunks and embeddings, or replaces all of them: the article of p_article_id, else the one of p_external_ref. p_chunks: array of {"content", "heading", "embedding" (array of the space''s dimensions), "input_sha256"}; NULL: the body is the only chunk. p_language: name of a text search configuration, NULL for the organisation''s. p_space_id: NULL for the organisation''s active space. Returns the article''s id. KBORG, KBART, KBLNG, KBCHK, KBSPC, KBDIM, KBVEC; on an error nothing is stored.';
+
+-- Name: weigh_kb_terms_v1(text[], bigint[], text[], integer[], bigint[], bigint[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigint[], p_forms text[], p_corpora integer[], p_document_frequencies bigint[], p_chunk_counts bigint[], p_counts_terms boolean) RETURNS TABLE(lexeme text, document_frequency bigint, weight double precision)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT t.lexeme,
+     t.document_frequency,
+     (t.share)::double precision AS share
+    FROM ( SELECT w.lexeme,
+             w.document_frequency,
+             div((w.weight * ('1000000000000'::bigint)::numeric), sum(w.weight) OVER (PARTITION BY w.corpus)) AS share
+            FROM ( SELECT q.lexeme,
+                     q.document_frequency,
+                     q.corpus,
+                     (
+                         CASE
+                             WHEN weigh_kb_terms_v1.p_counts_terms THEN (1)::bigint
+                             ELSE (q.term_count * kbsearch.kb_idf_v1((weigh_kb_terms_v1.p_chunk_counts)[q.corpus], q.document_frequency))
+                         END)::numeric AS weight
+                    FROM UNNEST(weigh_kb_terms_v1.p_lexemes, weigh_kb_terms_v1.p_term_counts, weigh_kb_terms_v1.p_forms, weigh_kb_terms_v1.p_corpora, weigh_kb_terms_v1.p_document_frequencies) q(lexeme, term_count, forms, corpus, document_frequency)
+                   WHERE ((q.document_frequency > 0) OR ((cardinality(weigh_kb_terms_v1.p_chunk_counts) > 1) AND (string_to_array(q.forms, ' '::text) && ( SELECT array_agg(f.form) AS array_agg
+                            FROM (UNNEST(weigh_kb_terms_v1.p_forms, weigh_kb_terms_v1.p_document_frequencies) k(forms, document_frequency)
+                              CROSS JOIN LATERAL string_to_table(k.forms, ' '::text) f(form))
+                           WHERE (k.document_frequency > 0)))))) w) t
+   WHERE (t.document_frequency > 0);
+END;
+
+-- Name: FUNCTION weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigint[], p_forms text[], p_corpora integer[], p_document_frequencies bigint[], p_chunk_counts bigint[], p_counts_terms boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigint[], p_forms text[], p_corpora integer[], p_document_frequencies bigint[], p_chunk_counts bigint[], p_counts_terms boolean) IS 'The words of a question that chunks have, and the weight of each: its share, in 10^-12 and rounded down, of all that the question''s words weigh in their language; a word weighs the number of times that the question says it times its idf, or 1 (p_counts_terms). Arrays run parallel, one element a lexeme: p_forms the folded words it stands for, between spaces, p_corpora the place of its language in p_chunk_counts.';
 
 -- Name: write_kb_entries_v1(bigint, text[], bigint[], smallint[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 

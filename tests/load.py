@@ -31,6 +31,7 @@ TYPES: dict[str, LiteralString] = {
     "p_profile": "%(p_profile)s::text",
     "p_space_id": "%(p_space_id)s::bigint",
     "p_exploratory": "%(p_exploratory)s::boolean",
+    "p_language": "%(p_language)s::text",
 }
 
 
@@ -52,6 +53,7 @@ def arguments(org_id: int, search: Search, **others: Any) -> dict[str, Any]:
         "p_metadata": None if search.metadata is None else Jsonb(search.metadata),
         "p_min_score": search.min_score,
         "p_profile": f"{search.profile.name}@1",
+        "p_language": search.language,
         **others,
     }
     return {name: value for name, value in given.items() if value is not None}
@@ -130,9 +132,9 @@ class Database:
                 [org_id, organisation.reference_length],
             )
             self.connection.execute(
-                """INSERT INTO kbsearch.kb_articles (org_id, id, external_ref, title, kind, metadata, published)
-                SELECT %s, a.id, 'ref-' || a.id, a.title, a.kind, a.metadata, a.published
-                FROM jsonb_to_recordset(%s) AS a (id bigint, title text, kind text, metadata jsonb, published boolean)""",
+                """INSERT INTO kbsearch.kb_articles (org_id, id, external_ref, title, kind, metadata, published, language)
+                SELECT %s, a.id, 'ref-' || a.id, a.title, a.kind, a.metadata, a.published, a.language::regconfig
+                FROM jsonb_to_recordset(%s) AS a (id bigint, title text, kind text, metadata jsonb, published boolean, language text)""",
                 [
                     org_id,
                     Jsonb(
@@ -143,6 +145,7 @@ class Database:
                                 "kind": article.kind,
                                 "metadata": article.metadata,
                                 "published": article.published,
+                                "language": article.language,
                             }
                             for article in articles
                         ]

@@ -1,7 +1,7 @@
 """What a search must answer, worked out a second time: brute force in plain Python, without the database.
 
-Texts are lower-case words that are their own stems, and stop words, so that splitting at spaces is all the analysis there is. Vectors have few
-and whole (or only tiny or huge) components, so that single precision loses nothing of their products.
+Texts are lower-case words that are their own stems but for one in Dutch, and stop words, so that splitting at spaces is nearly all the analysis there
+is. Vectors have few and whole (or only tiny or huge) components, so that single precision loses nothing of their products.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
-STOP_WORDS = frozenset({"the", "of", "and"})
+STOP_WORDS = {"english": frozenset({"the", "of", "and"}), "dutch": frozenset({"of"}), "simple": frozenset[str]()}
+STEMS = {"dutch": {"stone": "ston"}}
+OWN_LANGUAGE = "english"
+"""The organisation's."""
 NOT_INSPECTABLE = frozenset({"faq"})
 
 Vector = tuple[float, ...]
@@ -65,6 +68,7 @@ class Article(Brief):
     kind: str = "article"
     metadata: Mapping[str, Any] = field(default_factory=dict)
     published: bool = True
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -108,6 +112,7 @@ class Search(Brief):
     metadata: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
     min_score: float | None = None
     profile: Profile = field(default_factory=Profile)
+    language: str | None = None
 
     @property
     def text(self) -> str:
@@ -115,11 +120,9 @@ class Search(Brief):
         unwanted = [f"-{phrase[0]}" if len(phrase) == 1 else f'-"{" ".join(phrase)}"' for phrase in self.excluded]
         return " ".join([*self.words, *quoted, *unwanted])
 
-    @property
-    def terms(self) -> Counter[str]:
-        """The question's words that are no stop words, and how often it says each."""
-        said = [*self.words, *(word for phrase in self.phrases for word in phrase)]
-        return Counter(word for word in said if word not in STOP_WORDS)
+    def terms(self, language: str) -> Counter[str]:
+        """The question's lexemes in a language, and how often it says each."""
+        return lexemes([*self.words, *(word for phrase in self.phrases for word in phrase)], language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +153,30 @@ def half_up(number: Fraction | Decimal) -> int:
     return math.floor(Fraction(number) + Fraction(1, 2))
 
 
+def stem(word: str, language: str) -> str:
+    return STEMS.get(language, {}).get(word, word)
+
+
+def lexemes(words: Iterable[str], language: str) -> Counter[str]:
+    return Counter(stem(word, language) for word in words if word not in STOP_WORDS[language])
+
+
+def language_of(article: Article) -> str:
+    return article.language or OWN_LANGUAGE
+
+
 def fields_of(article: Article, chunk: Chunk) -> list[list[str]]:
     return [(text or "").split() for text in (article.title, chunk.heading, chunk.content)]
 
 
 def occurrences(article: Article, chunk: Chunk) -> Counter[str]:
-    return Counter(word for words in fields_of(article, chunk) for word in words if word not in STOP_WORDS)
+    return lexemes((word for words in fields_of(article, chunk) for word in words), language_of(article))
 
 
 def impact(word: str, article: Article, chunk: Chunk, reference_length: int) -> int:
     """BM25 without idf in thousandths: k1 = 1.2, b = 0.75; a word of the title counts three times."""
     counts = occurrences(article, chunk)
-    tf = min(255, counts[word] + 2 * (article.title or "").split().count(word))
+    tf = min(255, counts[word] + 2 * lexemes((article.title or "").split(), language_of(article))[word])
     share = Fraction(counts.total(), reference_length)
     return half_up(1000 * tf * Fraction(22, 10) / (tf + Fraction(12, 10) * (Fraction(1, 4) + Fraction(3, 4) * share)))
 
@@ -221,7 +236,7 @@ def competition_ranks(best: Mapping[int, Hit]) -> dict[int, int]:
     return {article: 1 + sum(other.score > hit.score for other in best.values()) for article, hit in best.items()}
 
 
-def fuse_ranks(found: Sequence[Hit], profile: Profile) -> dict[int, Hit]:
+def fuse_ranks(found: Sequence[Hit], profile: Profile, bound: float) -> dict[int, Hit]:
     """Reciprocal rank fusion of the legs' best chunks."""
     legs: list[tuple[float, dict[int, Hit]]] = [
         (
@@ -235,7 +250,9 @@ def fuse_ranks(found: Sequence[Hit], profile: Profile) -> dict[int, Hit]:
         (
             profile.keyword_weight,
             best_of_article(
-                Hit(hit.article_id, hit.chunk_id, hit.raw, None, hit.raw) for hit in found if hit.raw is not None
+                Hit(hit.article_id, hit.chunk_id, round(hit.raw * (1e9 / bound)), None, hit.raw)
+                for hit in found
+                if hit.raw is not None
             ),
         ),
     ]
@@ -256,17 +273,52 @@ def fuse_ranks(found: Sequence[Hit], profile: Profile) -> dict[int, Hit]:
     return fused
 
 
+def known_terms(corpus: Sequence[tuple[Article, Chunk]], search: Search) -> dict[tuple[str, str], int]:
+    """Weights of the (language, lexeme) pairs that chunks have, in 10^-12 of all that the question has for a language.
+
+    A language's chunks are a corpus of their own. A word that they lack and chunks of another language have counts in that all, too.
+    """
+    if search.profile.fusion == "vector":
+        return {}
+    in_use = {OWN_LANGUAGE, *(language_of(article) for article, _ in corpus)}
+    said = [*search.words, *(word for phrase in search.phrases for word in phrase)]
+    frequency = {}
+    size = {}
+    for language in [search.language] if search.language else in_use:
+        chunks = [entry for entry in corpus if language_of(entry[0]) == language]
+        size[language] = len(chunks)
+        for lexeme in search.terms(language):
+            frequency[language, lexeme] = sum(lexeme in occurrences(*entry) for entry in chunks)
+    known_words = {
+        word
+        for language in size
+        for word in said
+        if word not in STOP_WORDS[language] and frequency[language, stem(word, language)]
+    }
+    weights = {}
+    for (language, lexeme), count in frequency.items():
+        if count or any(stem(word, language) == lexeme for word in known_words - STOP_WORDS[language]):
+            weights[language, lexeme] = (
+                1
+                if search.profile.scorer == "term_count"
+                else search.terms(language)[lexeme] * idf(size[language], count)
+            )
+    totals = Counter[str]()
+    for (language, _), weight in weights.items():
+        totals[language] += weight
+    return {
+        (language, lexeme): 10**12 * weight // totals[language]
+        for (language, lexeme), weight in weights.items()
+        if frequency[language, lexeme]
+    }
+
+
 def rank(articles: Iterable[Article], search: Search, reference_length: int = 100) -> list[Row]:
     """The whole ranking of the organisation that consists of these articles."""
     corpus = [(article, chunk) for article in articles if article.published for chunk in article.chunks]
     profile = search.profile
-    frequency = {word: sum(word in occurrences(*entry) for entry in corpus) for word in search.terms}
-    known = {
-        word: 1 if profile.scorer == "term_count" else count * idf(len(corpus), frequency[word])
-        for word, count in search.terms.items()
-        if frequency[word] > 0 and profile.fusion != "vector"
-    }
-    bound = sum(known.values()) * (1 if profile.scorer == "term_count" else 2200)
+    known = known_terms(corpus, search)
+    bound = (1 if profile.scorer == "term_count" else 2200) * 1e12
     with_vector = (
         search.vector is not None
         and profile.fusion != "keyword"
@@ -284,16 +336,19 @@ def rank(articles: Iterable[Article], search: Search, reference_length: int = 10
             if with_vector and search.vector is not None and chunk.vector is not None and has_direction(chunk.vector)
             else None
         )
-        words = [word for word in known if word in occurrences(article, chunk)]
+        words = [
+            word for language, word in known if language == language_of(article) and word in occurrences(article, chunk)
+        ]
         raw = sum(
-            known[word] * (1 if profile.scorer == "term_count" else impact(word, article, chunk, reference_length))
+            known[language_of(article), word]
+            * (1 if profile.scorer == "term_count" else impact(word, article, chunk, reference_length))
             for word in words
         )
         if cosine is not None or words:
             score = round(max(0, cosine or 0) * vector_unit) + round(raw * keyword_unit)
             found.append(Hit(article.id, chunk.id, score, cosine, raw if words else None))
 
-    best = fuse_ranks(found, profile) if profile.fusion == "rrf" else best_of_article(found)
+    best = fuse_ranks(found, profile, bound) if profile.fusion == "rrf" else best_of_article(found)
     candidates = sorted(
         (hit for hit in best.values() if search.min_score is None or hit.score / 1e9 >= search.min_score),
         key=lambda hit: (-hit.score, hit.article_id),

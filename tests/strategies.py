@@ -129,6 +129,9 @@ def texts(least: int, most: int) -> st.SearchStrategy[str]:
     return st.lists(st.sampled_from(WORDS * 3 + FILLERS), min_size=least, max_size=most).map(" ".join)
 
 
+languages = st.sampled_from([None] * 7 + ["dutch", "simple", "english"])
+
+
 def shapes(dimensions: int, most_chunks: int) -> st.SearchStrategy[Article]:
     """Articles without ids yet: several articles take one shape, and tie."""
     chunk = st.builds(
@@ -148,6 +151,7 @@ def shapes(dimensions: int, most_chunks: int) -> st.SearchStrategy[Article]:
         kind=st.sampled_from(KINDS),
         metadata=st.sampled_from(METADATA),
         published=st.sampled_from([True] * 7 + [False]),
+        language=languages,
     )
 
 
@@ -230,7 +234,7 @@ def searches(
         words = (*words, draw(st.sampled_from(WORDS)))
         if profile.fusion == "vector":
             vector = draw(vectors(dimensions, directed=True))
-    search = Search(words=words, vector=vector, profile=profile)
+    search = Search(words=words, vector=vector, profile=profile, language=draw(st.none() | languages))
     if operators or (operators is None and draw(st.integers(0, 5)) == 5):
         kinds = draw(st.sampled_from(["phrase", "exclusion", "both"]))
         search = replace(

@@ -39,6 +39,7 @@ DIGEST = "functions/search/digest_kb_request_v1.sql"
 WEIGHTED = "functions/fuse/fuse_kb_weighted_v1.sql"
 RRF = "functions/fuse/fuse_kb_rrf_v1.sql"
 VECTOR = "functions/retrieve/match_kb_vector_v1.sql"
+WEIGH = "functions/retrieve/weigh_kb_terms_v1.sql"
 DOCUMENTS = "functions/retrieve/count_kb_documents_v1.sql"
 DESCRIBE = "functions/index/kb_chunks_describe_v1.sql"
 GUARD = "functions/index/kb_articles_guard_v1.sql"
@@ -166,10 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "rank() became row_number()",
-        (
-            Edit(RRF, "rank() OVER (ORDER BY b.score DESC)", "row_number() OVER (ORDER BY b.score DESC)"),
-            Edit(RRF, "rank() OVER (ORDER BY b.raw DESC)", "row_number() OVER (ORDER BY b.raw DESC)"),
-        ),
+        (Edit(RRF, "rank() OVER (ORDER BY b.score DESC)", "row_number() OVER (ORDER BY b.score DESC)", times=2),),
     ),
     Mutant(
         "candidate cut that grows with the page",
@@ -225,7 +223,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "question count ignored", (Edit(PREPARE, "ELSE q.term_count * kbsearch.kb_idf_v1", "ELSE kbsearch.kb_idf_v1"),)
+        "question count ignored", (Edit(WEIGH, "ELSE q.term_count * kbsearch.kb_idf_v1", "ELSE kbsearch.kb_idf_v1"),)
     ),
     Mutant(
         "document frequency over all organisations",
@@ -271,8 +269,41 @@ MUTANTS = (
     Mutant("unpublished articles stay searchable", (Edit(DESCRIBE, "coalesce(v_published, false)", "true"),)),
     Mutant(
         "unpublishing does not reach the chunks",
-        (Edit(GUARD, " OR NEW.published <> OLD.published)", ")"),),
+        (Edit(GUARD, " OR NEW.published <> OLD.published", ""),),
         INDEX,
+    ),
+    Mutant(
+        "an article's language does not reach the chunks",
+        (Edit(GUARD, " OR NEW.language IS DISTINCT FROM OLD.language", ""),),
+        INDEX,
+    ),
+    Mutant(
+        "words of all languages are one corpus",
+        (Edit(WEIGH, "sum(w.weight) OVER (PARTITION BY w.corpus)", "sum(w.weight) OVER ()"),),
+    ),
+    Mutant(
+        "a word that only another language has does not count",
+        (Edit(WEIGH, "cardinality(p_chunk_counts) > 1", "false"),),
+    ),
+    Mutant(
+        "the number of chunks is that of all languages",
+        (
+            Edit(
+                PREPARE,
+                "        v_chunk_counts[1] := v_plan.chunk_total - coalesce(",
+                "        v_chunk_counts[1] := v_plan.chunk_total - 0 * coalesce(",
+            ),
+        ),
+    ),
+    Mutant(
+        "phrases hold in the named language only",
+        (
+            Edit(
+                PREPARE,
+                "IF v_question.operators <> '[]' THEN",
+                "IF v_question.operators <> '[]' AND (v_named IS NULL OR v_named = v_languages[i]) THEN",
+            ),
+        ),
     ),
     Mutant(
         "article not locked while a chunk is described", (Edit(DESCRIBE, "    FOR KEY SHARE OF a;", "    ;"),), RACES

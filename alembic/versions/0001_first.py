@@ -15,6 +15,10 @@ FILES = [
     "functions/text/fold_kb_text_v1.sql",
     "functions/text/analyze_kb_text_v1.sql",
     "functions/text/describe_kb_chunk_v1.sql",
+    "functions/text/escape_kb_html_v1.sql",
+    "functions/text/find_kb_language_v1.sql",
+    "functions/text/highlight_kb_text_v1.sql",
+    "functions/text/name_kb_language_v1.sql",
     "functions/text/parse_kb_query_v1.sql",
     "functions/index/bm25_impact_v1.sql",
     "functions/index/calibrate_kb_corpus_v1.sql",
@@ -40,6 +44,7 @@ FILES = [
     "functions/index/kb_organizations_removed_v1.sql",
     "functions/retrieve/count_kb_documents_v1.sql",
     "functions/retrieve/count_kb_embeddings_v1.sql",
+    "functions/retrieve/count_kb_languages_v1.sql",
     "functions/retrieve/find_kb_phrase_v1.sql",
     "functions/retrieve/has_kb_direction_v1.sql",
     "functions/retrieve/has_kb_embeddings_v1.sql",
@@ -48,6 +53,7 @@ FILES = [
     "functions/retrieve/match_kb_keyword_v1.sql",
     "functions/retrieve/match_kb_vector_v1.sql",
     "functions/retrieve/select_kb_articles_v1.sql",
+    "functions/retrieve/weigh_kb_terms_v1.sql",
     "functions/fuse/fuse_kb_weighted_v1.sql",
     "functions/fuse/fuse_kb_rrf_v1.sql",
     "functions/ingest/delete_kb_article_v1.sql",
@@ -75,4 +81,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    migrate.drop_all()
+    migrate.drop_files(FILES)

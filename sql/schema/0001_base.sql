@@ -65,7 +65,7 @@ CREATE TABLE kbsearch.organizations (
 );
 CREATE INDEX organizations_active_space ON kbsearch.organizations (active_space_id);
 COMMENT ON TABLE kbsearch.organizations IS
-'A tenant. language: text search configuration of its articles; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
+'A tenant. language: text search configuration of the articles that name none; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
 
 CREATE TABLE kbsearch.kb_ranking_profiles (
     org_id bigint NOT NULL REFERENCES kbsearch.organizations (id) ON DELETE CASCADE,
@@ -95,7 +95,7 @@ CREATE TABLE kbsearch.kb_articles (
     UNIQUE (org_id, id, version)
 );
 COMMENT ON TABLE kbsearch.kb_articles IS
-'An article: what a search returns. Found only while published; searched through its chunks. language is noted and not yet used: chunks and questions are both analysed in the organisation''s, so that they match. version counts changes of what chunks copy (title, published).';
+'An article: what a search returns. Found only while published; searched through its chunks. language: text search configuration in which its chunks are analysed, NULL for the organisation''s. version counts changes of what chunks copy (title, published, language).';
 
 CREATE TABLE kbsearch.kb_article_chunks (
     org_id bigint NOT NULL,
@@ -121,7 +121,7 @@ CREATE TABLE kbsearch.kb_article_chunks (
 -- a chunk of some hundred words stays in its row, uncompressed: compressing is a noticeable part of an ingest
 ALTER TABLE kbsearch.kb_article_chunks SET (toast_tuple_target = 4080);
 COMMENT ON TABLE kbsearch.kb_article_chunks IS
-'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language of the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
 
 CREATE TABLE kbsearch.kb_article_embeddings (
     org_id bigint NOT NULL,

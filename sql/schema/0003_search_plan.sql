@@ -12,6 +12,7 @@ CREATE TYPE kbsearch.kb_search_plan AS (
     vector_reason text,
     uses_keyword boolean,
     keyword_reason text,
+    languages text [],
     lexemes text [],
     document_frequencies bigint [],
     chunk_total bigint,
@@ -27,7 +28,8 @@ CREATE TYPE kbsearch.kb_search_plan AS (
     row_offset bigint,
     after_score bigint,
     after_article_id bigint,
+    highlight boolean,
     cursor_prefix text
 );
 COMMENT ON TYPE kbsearch.kb_search_plan IS
-'A checked search request. lexemes/document_frequencies/chunk_total: the question''s words and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and count * idf (thousandths) or 1; keyword_bound: the highest raw keyword score; allowed: articles that pass the filters, NULL for all; after_score: billionths.';
+'A checked search request. languages: those that its words are analysed in; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; allowed: articles that pass the filters, NULL for all; after_score: billionths.';

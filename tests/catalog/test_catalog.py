@@ -188,7 +188,8 @@ ARGUMENTS = (
     "p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], "
     "p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, "
     "p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, "
-    "p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false"
+    "p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, "
+    "p_language text DEFAULT NULL::text, p_highlight boolean DEFAULT false"
 )
 
 
@@ -203,7 +204,7 @@ def test_the_signatures_of_the_entry_points_stay(shared_database: str) -> None:
     }
     table = (
         "TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, "
-        "inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, "
+        "excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, "
         "keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text)"
     )
     assert signatures["search_kb_hybrid_v1"] == (f"{ARGUMENTS}", table)

@@ -63,14 +63,15 @@ UNION ALL
 SELECT 'copies on a chunk', jsonb_build_object('org_id', c.org_id, 'chunk_id', c.id,
     'is', jsonb_build_array(c.article_version, c.title, c.language, c.searchable, c.lexemes, c.term_counts, c.occurrence_count,
         c.phrase_text),
-    'must', jsonb_build_array(a.version, a.title, o.language, a.published, d.lexemes, d.term_counts,
+    'must', jsonb_build_array(a.version, a.title, coalesce(a.language, o.language), a.published, d.lexemes, d.term_counts,
         d.occurrence_count, d.phrase_text))
 FROM kbsearch.kb_article_chunks AS c
 LEFT JOIN kbsearch.kb_articles AS a ON a.org_id = c.org_id AND a.id = c.article_id
 LEFT JOIN kbsearch.organizations AS o ON o.id = c.org_id
-CROSS JOIN LATERAL kbsearch.describe_kb_chunk_v1(a.title, c.heading, c.content, o.language) AS d
+CROSS JOIN LATERAL kbsearch.describe_kb_chunk_v1(a.title, c.heading, c.content, coalesce(a.language, o.language),
+    CASE WHEN a.language <> o.language THEN chr(31) || kbsearch.name_kb_language_v1(a.language) ELSE '' END) AS d
 WHERE (c.article_version, c.title, c.language, c.searchable, c.lexemes, c.term_counts, c.occurrence_count, c.phrase_text)
-    IS DISTINCT FROM (a.version, a.title, o.language, a.published, d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text)
+    IS DISTINCT FROM (a.version, a.title, coalesce(a.language, o.language), a.published, d.lexemes, d.term_counts, d.occurrence_count, d.phrase_text)
 UNION ALL
 SELECT 'searchable of an embedding', jsonb_build_object('org_id', e.org_id, 'chunk_id', e.chunk_id, 'is', e.searchable, 'must', c.searchable)
 FROM kbsearch.kb_article_embeddings AS e

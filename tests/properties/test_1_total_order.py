@@ -17,7 +17,20 @@ from tests.strategies import FILTERS, Coverage, Organisation, examples, numbered
 @pytest.mark.parametrize(
     ("filters", "operators", "number", "shares"),
     [
-        ((), False, 150, {"rows": 0.6, "ties": 0.5, "both_legs": 0.15, "rrf": 0.05, "repeated_word": 0.1}),
+        (
+            (),
+            False,
+            150,
+            {
+                "rows": 0.6,
+                "ties": 0.5,
+                "both_legs": 0.15,
+                "rrf": 0.05,
+                "repeated_word": 0.1,
+                "languages": 0.25,
+                "named": 0.02,
+            },
+        ),
         (("quota",), False, 40, {"rows": 0.4, "cut": 0.15}),
         (("kinds",), False, 20, {"rows": 0.2}),
         (("metadata",), False, 20, {"rows": 0.2}),
@@ -50,7 +63,10 @@ def test_the_ranking_is_the_oracles(
             ties=any(row.tied_with for row in expected),
             both_legs=any(row.keyword_score is not None and row.vector_similarity is not None for row in expected),
             rrf=search.profile.fusion == "rrf" and len(expected) > 1,
-            repeated_word=any(count > 1 for count in search.terms.values()) and len(search.terms) > 1,
+            repeated_word=any(count > 1 for count in search.terms("english").values())
+            and len(search.terms("english")) > 1,
+            languages=len({article.language for article in organisation.articles if article.published}) > 1,
+            named=search.language is not None,
             cut=any(row.tied_with for row in expected)
             and len(expected) < len(oracle.rank(organisation.articles, replace(search, quota=None))),
             phrases=bool(search.phrases) and some,

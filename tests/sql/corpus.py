@@ -102,18 +102,20 @@ class Corpus:
         published: bool = True,
         metadata: Mapping[str, Any] | None = None,
         external_ref: str | None = None,
+        language: str | None = None,
     ) -> int:
         """Insert an article with its chunks; `vector`: of every chunk, `vectors`: one for each."""
         article_id = int(
             self.value(
-                "INSERT INTO kbsearch.kb_articles (org_id, kind, title, published, metadata, external_ref)"
-                " VALUES (%s, %s, %s, %s, %s, %s) RETURNING id",
+                "INSERT INTO kbsearch.kb_articles (org_id, kind, title, published, metadata, external_ref, language)"
+                " VALUES (%s, %s, %s, %s, %s, %s, %s) RETURNING id",
                 self.org_id,
                 kind,
                 title,
                 published,
                 Jsonb(dict(metadata or {})),
                 external_ref,
+                language,
             )
         )
         for number, content in enumerate(chunks):

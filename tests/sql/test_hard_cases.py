@@ -72,8 +72,8 @@ def test_filters_cost_no_more_than_their_articles(corpus: Corpus) -> None:
     corpus.run("SET session_replication_role = replica")
     corpus.run(
         "INSERT INTO kbsearch.kb_article_chunks"
-        " (org_id, article_id, article_version, searchable, lexemes, term_counts, occurrence_count, phrase_text)"
-        " SELECT a.org_id, a.id, 1, true, '{pie}', '{3}', 1, ' pie ' FROM kbsearch.kb_articles AS a WHERE a.org_id = %s",
+        " (org_id, article_id, article_version, searchable, lexemes, term_counts, occurrence_count, phrase_text, language)"
+        " SELECT a.org_id, a.id, 1, true, '{pie}', '{3}', 1, ' pie ', 'english' FROM kbsearch.kb_articles AS a WHERE a.org_id = %s",
         corpus.org_id,
     )
     corpus.run("SET session_replication_role = origin")

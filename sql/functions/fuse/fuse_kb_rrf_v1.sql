@@ -4,7 +4,7 @@
 CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(
     p_org_id bigint, p_space_id bigint, p_embedding vector, p_lexemes text [], p_term_weights double precision [], p_counts_terms boolean,
     p_allowed bigint [], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean,
-    p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer
+    p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision
 ) RETURNS TABLE (article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -21,11 +21,11 @@ BEGIN
         ORDER BY v.article_id ASC, v.score DESC, v.chunk_id ASC
     ),
     keyword_best AS (
-        SELECT DISTINCT ON (k.article_id) k.article_id, k.chunk_id, k.raw
+        SELECT DISTINCT ON (k.article_id) k.article_id, k.chunk_id, k.score, k.raw
         FROM kbsearch.fuse_kb_weighted_v1(
-            p_org_id, NULL, NULL, p_lexemes, p_term_weights, p_counts_terms, p_allowed, false, p_uses_keyword, p_dense, 0, 0
+            p_org_id, NULL, NULL, p_lexemes, p_term_weights, p_counts_terms, p_allowed, false, p_uses_keyword, p_dense, 0, 1e9::double precision / p_keyword_bound
         ) AS k
-        ORDER BY k.article_id ASC, k.raw DESC, k.chunk_id ASC
+        ORDER BY k.article_id ASC, k.score DESC, k.chunk_id ASC
     ),
     ranked AS (
         SELECT
@@ -37,7 +37,7 @@ BEGIN
             v.similarity,
             k.raw
         FROM (SELECT b.article_id, b.chunk_id, b.similarity, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM vector_best AS b) AS v
-        FULL JOIN (SELECT b.article_id, b.chunk_id, b.raw, rank() OVER (ORDER BY b.raw DESC) AS leg_rank FROM keyword_best AS b) AS k
+        FULL JOIN (SELECT b.article_id, b.chunk_id, b.raw, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM keyword_best AS b) AS k
             ON k.article_id = v.article_id
     )
     SELECT
@@ -54,6 +54,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.fuse_kb_rrf_v1(
-    bigint, bigint, vector, text [], double precision [], boolean, bigint [], boolean, boolean, boolean, double precision, double precision, integer
+    bigint, bigint, vector, text [], double precision [], boolean, bigint [], boolean, boolean, boolean, double precision, double precision, integer, double precision
 ) IS
-'Every article that a leg found, scored in billionths: the sum over the legs that found it of round(1e9 * weight / (k + rank)), rank being its competition rank there (Cormack, Clarke and Buettcher 2009). chunk_id: the best chunk of the leg that gave more, the lower id where both gave the same; similarity and raw: the best of each leg.';
+'Every article that a leg found, scored in billionths: the sum over the legs that found it of round(1e9 * weight / (k + rank)), rank being its competition rank there by similarity in millionths or keyword score in billionths (Cormack, Clarke and Buettcher 2009). chunk_id: the best chunk of the leg that gave more, the lower id where both gave the same; similarity and raw: the best of each leg.';

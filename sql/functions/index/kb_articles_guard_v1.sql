@@ -9,7 +9,7 @@ BEGIN
                 HINT = 'Insert the article into the other organisation and delete this one.';
     END IF;
     NEW.version := OLD.version
-        + (NEW.title IS DISTINCT FROM OLD.title OR NEW.published <> OLD.published)::integer;
+        + (NEW.title IS DISTINCT FROM OLD.title OR NEW.published <> OLD.published OR NEW.language IS DISTINCT FROM OLD.language)::integer;
     IF NEW IS DISTINCT FROM OLD AND NEW.updated_at = OLD.updated_at THEN
         NEW.updated_at := now();
     END IF;
@@ -17,4 +17,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_articles_guard_v1() IS
-'Trigger, before update of kb_articles: refuses another org_id (KBORG), counts version up where title or published change (the chunks follow by their foreign key), and keeps updated_at.';
+'Trigger, before update of kb_articles: refuses another org_id (KBORG), counts version up where title, published or language change (the chunks follow by their foreign key), and keeps updated_at.';

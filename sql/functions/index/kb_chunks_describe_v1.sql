@@ -7,6 +7,7 @@ AS $$
 DECLARE
     v_title text;
     v_language regconfig;
+    v_tag text;
     v_published boolean;
     v_described record;
 BEGIN
@@ -33,8 +34,10 @@ BEGIN
         END IF;
         PERFORM set_config('kbsearch.locked_org_id', NEW.org_id::text, true);
     END IF;
-    SELECT a.version, a.title, o.language, a.published
-    INTO NEW.article_version, v_title, v_language, v_published
+    SELECT
+        a.version, a.title, coalesce(a.language, o.language), a.published,
+        CASE WHEN a.language <> o.language THEN chr(31) || kbsearch.name_kb_language_v1(a.language) ELSE '' END
+    INTO NEW.article_version, v_title, v_language, v_published, v_tag
     FROM kbsearch.kb_articles AS a
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
     WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
@@ -44,6 +47,7 @@ BEGIN
     IF
         TG_OP = 'UPDATE' AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
         AND v_title IS NOT DISTINCT FROM OLD.title AND v_language IS NOT DISTINCT FROM OLD.language
+        AND (v_tag <> '') IS NOT DISTINCT FROM coalesce(starts_with(OLD.lexemes[1], chr(31)), false)
     THEN
         NEW.title := OLD.title;
         NEW.language := OLD.language;
@@ -55,7 +59,7 @@ BEGIN
     END IF;
     NEW.title := v_title;
     NEW.language := v_language;
-    v_described := kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language);
+    v_described := kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language, v_tag);
     NEW.lexemes := v_described.lexemes;
     NEW.term_counts := v_described.term_counts;
     NEW.occurrence_count := v_described.occurrence_count;
@@ -70,4 +74,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS
-'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';

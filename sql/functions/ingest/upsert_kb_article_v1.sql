@@ -8,7 +8,7 @@ CREATE FUNCTION kbsearch.upsert_kb_article_v1(
     p_published boolean DEFAULT true,
     p_metadata jsonb DEFAULT '{}',
     p_source_uri text DEFAULT NULL,
-    p_language regconfig DEFAULT NULL,
+    p_language text DEFAULT NULL,
     p_content_sha256 text DEFAULT NULL,
     p_article_id bigint DEFAULT NULL,
     p_space_id bigint DEFAULT NULL
@@ -25,6 +25,7 @@ DECLARE
         WHEN concat(p_title, p_body) COLLATE "C" !~ '[^\u0001-\u0020\u007F-\u00A0\u1680\u2000-\u200B\u2028\u2029\u202F\u205F\u3000\uFEFF]' THEN '[]' ELSE jsonb_build_array(jsonb_build_object('content', coalesce(p_body, '')))
     END);
     v_space_id bigint;
+    v_language CONSTANT regconfig := kbsearch.find_kb_language_v1(p_language);
     v_problem text;
     v_chunk_no bigint;
     v_is_new boolean := true;
@@ -74,6 +75,12 @@ BEGIN
                 HINT = 'p_chunks is an array of {"content": text, "heading": text or null, "embedding": numbers or null, "input_sha256": hex or null}; leave blank chunks out.';
     END IF;
 
+    IF p_language IS NOT NULL AND v_language IS NULL THEN
+        RAISE EXCEPTION 'there is no text search configuration %', quote_literal(p_language)
+            USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('argument', 'p_language', 'given', p_language)::text,
+                HINT = 'Name one of pg_catalog.pg_ts_config, german for instance (outside of pg_catalog: schema.name), or NULL for the organisation''s.';
+    END IF;
+
     -- the article, locked for what follows
     SELECT a.id INTO v_article_id
     FROM kbsearch.kb_articles AS a
@@ -86,7 +93,7 @@ BEGIN
                     HINT = 'Leave p_article_id out to insert a new article.';
         END IF;
         INSERT INTO kbsearch.kb_articles (org_id, external_ref, kind, title, body, language, published, metadata, source_uri, content_sha256)
-        VALUES (p_org_id, p_external_ref, p_kind, p_title, p_body, p_language, p_published, p_metadata, p_source_uri, p_content_sha256)
+        VALUES (p_org_id, p_external_ref, p_kind, p_title, p_body, v_language, p_published, p_metadata, p_source_uri, p_content_sha256)
         ON CONFLICT ON CONSTRAINT kb_articles_org_id_external_ref_key DO NOTHING
         RETURNING id INTO v_article_id;
         IF v_article_id IS NULL THEN
@@ -104,7 +111,7 @@ BEGIN
         DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = v_article_id;
         UPDATE kbsearch.kb_articles AS a
         SET
-            external_ref = coalesce(p_external_ref, a.external_ref), kind = p_kind, title = p_title, body = p_body, language = p_language,
+            external_ref = coalesce(p_external_ref, a.external_ref), kind = p_kind, title = p_title, body = p_body, language = v_language,
             published = p_published, metadata = p_metadata, source_uri = p_source_uri, content_sha256 = p_content_sha256
         WHERE a.org_id = p_org_id AND a.id = v_article_id;
     END IF;
@@ -139,6 +146,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.upsert_kb_article_v1(
-    bigint, text, text, text, text, jsonb, boolean, jsonb, text, regconfig, text, bigint, bigint
+    bigint, text, text, text, text, jsonb, boolean, jsonb, text, text, text, bigint, bigint
 ) IS
-'Inserts an article with its chunks and embeddings, or replaces all of them: the article of p_article_id, else the one of p_external_ref. p_chunks: array of {"content", "heading", "embedding" (array of the space''s dimensions), "input_sha256"}; NULL: the body is the only chunk. p_space_id: NULL for the organisation''s active space. Returns the article''s id. KBORG, KBART, KBCHK, KBSPC, KBDIM, KBVEC; on an error nothing is stored.';
+'Inserts an article with its chunks and embeddings, or replaces all of them: the article of p_article_id, else the one of p_external_ref. p_chunks: array of {"content", "heading", "embedding" (array of the space''s dimensions), "input_sha256"}; NULL: the body is the only chunk. p_language: name of a text search configuration, NULL for the organisation''s. p_space_id: NULL for the organisation''s active space. Returns the article''s id. KBORG, KBART, KBLNG, KBCHK, KBSPC, KBDIM, KBVEC; on an error nothing is stored.';

@@ -1,5 +1,5 @@
--- Presence is sum(sign) > 0, never score > 0. The sum is over float8 and exact: every summand and every partial sum is a whole number below 2^53
--- (a question of 32 kB has at most 16,384 words, an idf is at most 44,000, an impact 2,200).
+-- Presence is sum(sign) > 0, never score > 0. The sum is over float8 and exact: weights are whole numbers that add up to at most 10^12 and an impact is at
+-- most 2,200, so every partial sum is a whole number below 2^53.
 CREATE FUNCTION kbsearch.match_kb_keyword_v1(p_org_id bigint, p_lexemes text [], p_weights double precision [], p_counts_terms boolean)
 RETURNS TABLE (chunk_id bigint, raw double precision)
 LANGUAGE sql STABLE PARALLEL SAFE

@@ -1,6 +1,6 @@
 CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding vector)
 RETURNS TABLE (
-    place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, inspectable boolean,
+    place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean,
     external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint,
     settled_by_identity boolean, cursor text, total bigint
 )
@@ -14,6 +14,7 @@ BEGIN ATOMIC
         a.kind,
         a.title,
         CASE WHEN char_length(c.content) <= 240 THEN c.content ELSE left(c.content, 239) || U&'\2026' END,
+        CASE WHEN (p_plan).highlight THEN kbsearch.highlight_kb_text_v1(c.content, c.language, CASE WHEN starts_with(c.lexemes[1], chr(31)) THEN c.lexemes[1] ELSE '' END, (p_plan).lexemes, 240) END,
         coalesce(k.inspectable, true),
         a.external_ref,
         a.source_uri,

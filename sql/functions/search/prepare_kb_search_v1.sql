@@ -1,8 +1,9 @@
 -- Everything that a search decides before it ranks. Errors are raised here, in this order: organisation, limit and offset, filters, profile, question,
 -- space and embedding, nothing to search with, cursor.
+-- The question is analysed in every language in use (weigh_kb_terms_v1 says how they are scored).
 CREATE FUNCTION kbsearch.prepare_kb_search_v1(
     p_org_id bigint, p_query_text text, p_query_embedding vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text [], p_kind_quota jsonb,
-    p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean
+    p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean
 ) RETURNS kbsearch.kb_search_plan
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -13,16 +14,23 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_plan kbsearch.kb_search_plan;
-    v_language regconfig;
     v_reference_length integer;
+    v_languages regconfig[];
+    v_tags text[];
+    v_chunk_counts bigint[];
+    v_named regconfig;
     v_profile text;
     v_scorer text;
     v_has_vectors boolean;
     v_dimensions integer;
     v_given integer;
     v_question record;
+    v_term_counts bigint[] := '{}';
+    v_forms text[] := '{}';
+    v_corpora integer[] := '{}';
+    v_reasons text[] := '{}';
     v_reason text;
-    v_operators jsonb;
+    v_operators jsonb := '[]';
     v_operator jsonb;
     v_digest text;
     v_payload text;
@@ -33,13 +41,17 @@ DECLARE
 BEGIN
     -- organisation
     SELECT
-        o.id, o.language, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
+        o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
         p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
     INTO
-        v_plan.org_id, v_language, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
+        v_plan.org_id, v_languages, v_tags, v_chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
         v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
     FROM kbsearch.organizations AS o
+    CROSS JOIN LATERAL (
+        SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
+        FROM kbsearch.count_kb_languages_v1(o.id) AS u
+    ) AS l
     LEFT JOIN kbsearch.kb_embedding_spaces AS e ON e.id = coalesce(p_space_id, o.active_space_id)
     LEFT JOIN LATERAL kbsearch.resolve_kb_profile_v1(o.id, coalesce(p_profile, o.ranking_profile)) AS p ON true
     WHERE o.id = p_org_id;
@@ -111,15 +123,59 @@ BEGIN
             USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'bytes', octet_length(p_query_text), 'maximum_bytes', 32768)::text,
                 HINT = 'Send the part of the text that says what is looked for.';
     END IF;
-    v_question := kbsearch.parse_kb_query_v1(p_query_text, v_language);
-    v_plan.lexemes := v_question.lexemes;
-    v_plan.ignored := v_question.ignored;
-    v_operators := v_question.operators;
-    IF jsonb_array_length(v_operators) > 32 THEN
-        RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_operators)
-            USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_operators), 'maximum_operators', 32)::text,
-                HINT = 'Leave some out, or take their quotation marks and minus signs away.';
+    IF p_language IS NOT NULL THEN
+        v_named := kbsearch.find_kb_language_v1(p_language);
+        IF v_named IS NULL THEN
+            RAISE EXCEPTION 'there is no text search configuration %', quote_literal(p_language)
+                USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('argument', 'p_language', 'given', p_language)::text,
+                    HINT = 'Name one of pg_catalog.pg_ts_config, german for instance (outside of pg_catalog: schema.name), or NULL for every language in use.';
+        END IF;
     END IF;
+    IF p_cursor IS NOT NULL THEN
+        -- what page 1 was scored by, whatever was written since
+        v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
+        v_parts := string_to_array(v_payload, ' ');
+        IF v_parts[6] ~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' THEN
+            SELECT
+                array_agg(CASE WHEN c.n = 1 THEN '' ELSE convert_from(decode(split_part(c.corpus, ':', 1), 'hex'), 'UTF8') END ORDER BY c.n),
+                array_agg(split_part(c.corpus, ':', CASE WHEN c.n = 1 THEN 1 ELSE 2 END)::bigint ORDER BY c.n)
+            INTO v_tags, v_chunk_counts
+            FROM string_to_table(v_parts[6], ',') WITH ORDINALITY AS c (corpus, n);
+        END IF;
+    END IF;
+    v_tags[1] := '';
+    IF cardinality(v_tags) > 1 THEN
+        v_languages := v_languages || ARRAY(SELECT kbsearch.find_kb_language_v1(substr(u.tag, 2)) FROM unnest(v_tags[2:]) WITH ORDINALITY AS u (tag, n) ORDER BY u.n);
+    END IF;
+    IF v_named <> ALL (v_languages) THEN
+        v_languages := v_languages || v_named;
+        v_tags := v_tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
+        v_chunk_counts := v_chunk_counts || 0::bigint;
+    END IF;
+    FOR i IN 1 .. cardinality(v_languages) LOOP
+        v_question := kbsearch.parse_kb_query_v1(p_query_text, v_languages[i]);
+        IF i = 1 AND jsonb_array_length(v_question.operators) > 32 THEN
+            RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_question.operators)
+                USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_question.operators), 'maximum_operators', 32)::text,
+                    HINT = 'Leave some out, or take their quotation marks and minus signs away.';
+        END IF;
+        IF v_tags[i] <> '' THEN
+            v_question.lexemes := ARRAY(SELECT u.lexeme || v_tags[i] FROM unnest(v_question.lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
+        END IF;
+        IF v_named IS NULL OR v_named = v_languages[i] THEN
+            v_plan.languages := v_plan.languages || kbsearch.name_kb_language_v1(v_languages[i]);
+            v_plan.lexemes := v_plan.lexemes || v_question.lexemes;
+            v_term_counts := v_term_counts || v_question.term_counts;
+            v_forms := v_forms || v_question.forms;
+            v_corpora := v_corpora || array_fill(i, ARRAY[cardinality(v_question.lexemes)]);
+            v_reasons := v_reasons || v_question.reason;
+        END IF;
+        v_plan.ignored := v_question.ignored;
+        IF v_question.operators <> '[]' THEN
+            -- they hold in every language, also where one is named
+            v_operators := v_operators || (SELECT jsonb_agg(o.element || jsonb_build_object('corpus', i)) FROM jsonb_array_elements(v_question.operators) AS o (element));
+        END IF;
+    END LOOP;
 
     -- space and embedding
     IF v_plan.space_id IS NOT NULL AND v_dimensions IS NULL THEN
@@ -143,7 +199,10 @@ BEGIN
 
     -- something to search with
     v_plan.vector_reason := CASE WHEN v_plan.fusion = 'keyword' THEN 'not_in_fusion' WHEN p_query_embedding IS NULL THEN 'no_embedding' END;
-    v_plan.keyword_reason := CASE WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion' ELSE v_question.reason END;
+    v_plan.keyword_reason := CASE
+        WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion'
+        WHEN cardinality(v_plan.lexemes) = 0 THEN v_reasons[1]
+    END;
     IF v_plan.vector_reason IS NOT NULL AND v_plan.keyword_reason IS NOT NULL THEN
         RAISE EXCEPTION 'nothing to search with: vector leg %, keyword leg %', v_plan.vector_reason, v_plan.keyword_reason
             USING ERRCODE = 'KBQRY',
@@ -153,13 +212,15 @@ BEGIN
 
     -- cursor
     v_digest := kbsearch.digest_kb_request_v1(
-        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory), p_query_embedding
+        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory, kbsearch.name_kb_language_v1(v_named)), p_query_embedding
     );
     IF p_cursor IS NOT NULL THEN
-        v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
-        v_parts := string_to_array(v_payload, ' ');
         v_reason := CASE
-            WHEN v_payload IS NULL OR cardinality(v_parts) <> 9 THEN 'damaged'
+            WHEN
+                v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_languages, NULL) IS NOT NULL
+                OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,18}(,[0-9]{1,18})*)?$'
+                OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
+                THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
             WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
             WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
@@ -173,7 +234,7 @@ BEGIN
         END IF;
         v_plan.uses_vector := v_parts[5] LIKE 'v%';
         v_plan.uses_keyword := v_parts[5] LIKE '%k';
-        v_plan.chunk_total := v_parts[6]::bigint;
+        v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_chunk_counts) AS c (chunk_count));
         v_plan.document_frequencies := string_to_array(v_parts[7], ',')::bigint[];
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
@@ -184,19 +245,17 @@ BEGIN
         INTO v_plan.chunk_total, v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
         LEFT JOIN kbsearch.count_kb_documents_v1(p_org_id, v_plan.lexemes) AS d ON d.lexeme = q.lexeme;
+        v_chunk_counts[1] := v_plan.chunk_total - coalesce((SELECT sum(c.chunk_count) FROM unnest(v_chunk_counts[2:]) AS c (chunk_count)), 0);
     END IF;
 
     -- words that the corpus knows, and what they weigh
+    v_plan.keyword_bound := CASE WHEN v_plan.counts_terms THEN 1 ELSE 2200 END * 1e12::double precision;
     SELECT
         coalesce(array_agg(t.lexeme ORDER BY t.lexeme), '{}'), coalesce(array_agg(t.weight ORDER BY t.lexeme), '{}'),
-        sum(t.weight) * CASE WHEN v_plan.counts_terms THEN 1 ELSE 2200 END, coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false)
-    INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.keyword_bound, v_plan.dense
-    FROM (
-        SELECT q.lexeme, q.document_frequency, CASE
-            WHEN v_plan.counts_terms THEN 1 ELSE q.term_count * kbsearch.kb_idf_v1(v_plan.chunk_total, q.document_frequency)
-        END::double precision AS weight
-        FROM unnest(v_plan.lexemes, v_question.term_counts, v_plan.document_frequencies) AS q (lexeme, term_count, document_frequency)
-        WHERE q.document_frequency > 0
+        coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false)
+    INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.dense
+    FROM kbsearch.weigh_kb_terms_v1(
+        v_plan.lexemes, v_term_counts, v_forms, v_corpora, v_plan.document_frequencies, v_chunk_counts, v_plan.counts_terms
     ) AS t;
     IF v_plan.keyword_reason IS NULL AND cardinality(v_plan.known_lexemes) = 0 THEN
         v_plan.keyword_reason := 'no_known_words';
@@ -215,10 +274,16 @@ BEGIN
 
     -- articles that pass the filters
     IF v_operators <> '[]' THEN
-        FOR v_operator IN SELECT o.element FROM jsonb_array_elements(v_operators) AS o (element) LOOP
+        FOR v_operator IN
+            SELECT jsonb_build_object('shape', min(o.element ->> 'shape'), 'sequences', jsonb_agg(o.element ORDER BY o.element -> 'corpus'))
+            FROM jsonb_array_elements(v_operators) AS o (element)
+            GROUP BY o.element -> 'n'
+        LOOP
             SELECT coalesce(array_agg(f.article_id), '{}') INTO v_found
-            FROM kbsearch.find_kb_phrase_v1(
-                p_org_id, v_operator ->> 'words', ARRAY(SELECT w.lexeme COLLATE "C" FROM jsonb_array_elements_text(v_operator -> 'lexemes') AS w (lexeme))
+            FROM jsonb_array_elements(v_operator -> 'sequences') AS s (element)
+            CROSS JOIN LATERAL kbsearch.find_kb_phrase_v1(
+                p_org_id, v_languages[(s.element -> 'corpus')::integer], s.element ->> 'words',
+                ARRAY(SELECT (w.lexeme || v_tags[(s.element -> 'corpus')::integer]) COLLATE "C" FROM jsonb_array_elements_text(s.element -> 'lexemes') AS w (lexeme))
             ) AS f;
             IF v_operator ->> 'shape' = 'phrase' THEN
                 v_required := CASE WHEN v_required IS NULL THEN v_found ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_found)) END;
@@ -234,10 +299,16 @@ BEGIN
     v_plan.cursor_prefix := concat_ws(
         ' ', '1', p_org_id, v_plan.profile, v_digest,
         CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END,
-        v_plan.chunk_total, array_to_string(v_plan.document_frequencies, ',')
+        (
+            SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
+            FROM unnest(v_tags, v_chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
+            WHERE c.n = 1 OR c.chunk_count > 0
+        ),
+        array_to_string(v_plan.document_frequencies, ',')
     );
+    v_plan.highlight := p_highlight;
     RETURN v_plan;
 END
 $$;
-COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(bigint, text, vector, bigint, bigint, text, text [], jsonb, jsonb, double precision, text, bigint, boolean) IS
-'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBCUR.';
+COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(bigint, text, vector, bigint, bigint, text, text [], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean) IS
+'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';

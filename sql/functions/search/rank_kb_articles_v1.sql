@@ -35,6 +35,7 @@ DECLARE
     v_vector_weight CONSTANT double precision := p_plan.vector_weight;
     v_keyword_weight CONSTANT double precision := p_plan.keyword_weight;
     v_rrf_k CONSTANT integer := p_plan.rrf_k;
+    v_keyword_bound CONSTANT double precision := p_plan.keyword_bound;
     v_min_score CONSTANT double precision := p_plan.min_score;
     v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
     v_vector_unit CONSTANT double precision := CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000;
@@ -54,7 +55,7 @@ BEGIN
         SELECT r.article_id, r.chunk_id, r.score, r.similarity, r.raw
         FROM kbsearch.fuse_kb_rrf_v1(
             v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
-            v_uses_vector, v_uses_keyword, v_dense, v_vector_weight, v_keyword_weight, v_rrf_k
+            v_uses_vector, v_uses_keyword, v_dense, v_vector_weight, v_keyword_weight, v_rrf_k, v_keyword_bound
         ) AS r
         WHERE v_fusion = 'rrf'
     ),

@@ -11,7 +11,9 @@ CREATE FUNCTION kbsearch.search_kb_hybrid_page_v1(
     p_min_score double precision DEFAULT NULL,
     p_profile text DEFAULT NULL,
     p_space_id bigint DEFAULT NULL,
-    p_exploratory boolean DEFAULT false
+    p_exploratory boolean DEFAULT false,
+    p_language text DEFAULT NULL,
+    p_highlight boolean DEFAULT false
 ) RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -31,7 +33,7 @@ DECLARE
 BEGIN
     v_plan := kbsearch.prepare_kb_search_v1(
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata,
-        p_min_score, p_profile, p_space_id, p_exploratory
+        p_min_score, p_profile, p_space_id, p_exploratory, p_language, p_highlight
     );
     SELECT
         jsonb_agg(to_jsonb(r) - 'total' ORDER BY r.place), max(r.total), max(r.place), (array_agg(r.cursor ORDER BY r.place DESC))[1]
@@ -72,11 +74,16 @@ BEGIN
             'keyword', jsonb_build_object(
                 'takes_part', v_plan.uses_keyword,
                 'reason', v_plan.keyword_reason,
-                'words', to_jsonb(v_plan.known_lexemes),
-                'unknown_words', to_jsonb(ARRAY(
-                    SELECT q.lexeme FROM unnest(v_plan.lexemes, v_plan.document_frequencies) AS q (lexeme, document_frequency)
-                    WHERE q.document_frequency = 0
-                )),
+                'languages', to_jsonb(v_plan.languages),
+                'words', to_jsonb(ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(v_plan.known_lexemes) AS k (lexeme) ORDER BY word)),
+                'unknown_words', coalesce((
+                    -- of the language that knows most of them
+                    SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0), '{}'))
+                    FROM unnest(v_plan.lexemes, v_plan.document_frequencies) AS q (lexeme, document_frequency)
+                    GROUP BY substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31)))
+                    ORDER BY count(*) FILTER (WHERE q.document_frequency > 0) DESC, substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31))) COLLATE "C" ASC
+                    LIMIT 1
+                ), '[]'),
                 'ignored', to_jsonb(v_plan.ignored)
             )
         )
@@ -84,6 +91,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.search_kb_hybrid_page_v1(
-    bigint, text, vector, bigint, bigint, text, text [], jsonb, jsonb, double precision, text, bigint, boolean
+    bigint, text, vector, bigint, bigint, text, text [], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean
 ) IS
-'One page of search_kb_hybrid_v1 as JSON: items (its rows), next_cursor (NULL at the end), total (articles in the whole result), end_reached, profile, space_id, function, function_version, legs (for vector and keyword: takes_part, reason when not, chunks_without_embedding, chunks_without_direction, words, unknown_words, ignored operators), verdict (NULL). Arguments and errors as there. Writes nothing.';
+'One page of search_kb_hybrid_v1 as JSON: items (its rows), next_cursor (NULL at the end), total (articles in the whole result), end_reached, profile, space_id, function, function_version, legs (for vector and keyword: takes_part, reason when not, chunks_without_embedding, chunks_without_direction; languages that the words were analysed in, words that are known, unknown_words in the language that knows most of them, ignored operators), verdict (NULL). Arguments and errors as there. Writes nothing.';

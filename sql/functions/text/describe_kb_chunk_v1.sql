@@ -1,7 +1,7 @@
 -- PL/pgSQL for its plan cache: planning the analysis costs more than running it on a short text, and its plan does not depend on the text. It has no
 -- join that could turn quadratic on a long text. Every SET costs two microseconds a chunk.
 CREATE FUNCTION kbsearch.describe_kb_chunk_v1(
-    p_title text, p_heading text, p_content text, p_language regconfig,
+    p_title text, p_heading text, p_content text, p_language regconfig, p_tag text,
     OUT lexemes text [], OUT term_counts smallint [], OUT occurrence_count integer, OUT phrase_text text
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -38,7 +38,12 @@ BEGIN
             sum(m.occurrences)::integer AS occurrence_count
         FROM (SELECT s.lexeme, s.term_count, s.occurrences FROM terms AS s ORDER BY s.lexeme COLLATE "C" ASC) AS m
     ) AS t;
+    IF p_tag <> '' THEN
+        -- the separator in a tag sorts before every character of a lexeme, so the order stays
+        lexemes := p_tag || ARRAY(SELECT u.lexeme || p_tag FROM unnest(lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
+        term_counts := 1::smallint || term_counts;
+    END IF;
 END
 $$;
-COMMENT ON FUNCTION kbsearch.describe_kb_chunk_v1(text, text, text, regconfig) IS
-'What a chunk''s postings are made of: distinct lexemes in "C" order; term_counts, for each the occurrences in title (3 times), heading and content, at most 255; occurrence_count, the chunk''s length in words that are no stop words (the forms that a compound adds do not count); phrase_text, the words of each field in order, stop words included, between spaces.';
+COMMENT ON FUNCTION kbsearch.describe_kb_chunk_v1(text, text, text, regconfig, text) IS
+'What a chunk''s postings are made of: distinct lexemes in "C" order; term_counts, for each the occurrences in title (3 times), heading and content, at most 255; occurrence_count, the chunk''s length in words that are no stop words (the forms that a compound adds do not count); phrase_text, the words of each field in order, stop words included, between spaces. p_tag: empty for the organisation''s language; the tag of another is a lexeme of the chunk and stands behind each of the others.';

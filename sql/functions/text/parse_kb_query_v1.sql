@@ -2,7 +2,7 @@
 -- Syntax: words, "a phrase", -word, -"a phrase". A quotation mark without a partner and a minus that is not before a word mean nothing.
 CREATE FUNCTION kbsearch.parse_kb_query_v1(
     p_query_text text, p_language regconfig,
-    OUT lexemes text [], OUT term_counts bigint [], OUT reason text, OUT operators jsonb, OUT ignored text []
+    OUT lexemes text [], OUT term_counts bigint [], OUT forms text [], OUT reason text, OUT operators jsonb, OUT ignored text []
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -26,10 +26,11 @@ BEGIN
         SELECT
             coalesce(array_agg(t.lexeme ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
             coalesce(array_agg(t.term_count ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
+            coalesce(array_agg(t.forms ORDER BY t.lexeme) FILTER (WHERE t.term_count > 0), '{}'),
             CASE WHEN count(*) = 0 THEN 'empty_query' WHEN count(*) FILTER (WHERE t.term_count > 0) = 0 THEN 'stop_words_only' END
-        INTO lexemes, term_counts, reason
+        INTO lexemes, term_counts, forms, reason
         FROM (
-            SELECT a.lexeme, count(a.lexeme) FILTER (WHERE a.in_question) AS term_count
+            SELECT a.lexeme, count(a.lexeme) FILTER (WHERE a.in_question) AS term_count, string_agg(a.form, ' ') FILTER (WHERE a.in_question) AS forms
             FROM kbsearch.analyze_kb_text_v1(ARRAY[v_text], p_language) AS a
             GROUP BY a.lexeme
         ) AS t;
@@ -59,6 +60,7 @@ BEGIN
         operators := to_jsonb(v_fields[2:]);
         lexemes := '{}';
         term_counts := '{}';
+        forms := '{}';
         RETURN;
     END IF;
     WITH words AS MATERIALIZED (
@@ -66,7 +68,7 @@ BEGIN
         FROM kbsearch.analyze_kb_text_v1(v_fields, p_language) AS a
     ),
     terms AS (
-        SELECT w.lexeme, count(*) AS term_count
+        SELECT w.lexeme, count(*) AS term_count, string_agg(w.form, ' ') AS forms
         FROM words AS w
         WHERE w.lexeme IS NOT NULL AND w.in_question AND w.shape = 'words'
         GROUP BY w.lexeme
@@ -84,6 +86,7 @@ BEGIN
     SELECT
         coalesce((SELECT array_agg(t.lexeme ORDER BY t.lexeme) FROM terms AS t), '{}'),
         coalesce((SELECT array_agg(t.term_count ORDER BY t.lexeme) FROM terms AS t), '{}'),
+        coalesce((SELECT array_agg(t.forms ORDER BY t.lexeme) FROM terms AS t), '{}'),
         CASE
             WHEN EXISTS (SELECT 1 FROM terms) THEN NULL
             WHEN EXISTS (SELECT 1 FROM words AS w WHERE w.shape = 'words') THEN 'stop_words_only'
@@ -91,16 +94,16 @@ BEGIN
             ELSE 'empty_query'
         END,
         coalesce((
-            SELECT jsonb_agg(jsonb_build_object('shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.shape, s.words)
-            FROM (SELECT DISTINCT q.shape, q.words, q.lexemes FROM sequences AS q) AS s
+            SELECT jsonb_agg(jsonb_build_object('n', s.field, 'shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.field)
+            FROM sequences AS s
         ), '[]'),
         coalesce((
             SELECT array_agg(f.content ORDER BY f.field)
             FROM unnest(v_fields) WITH ORDINALITY AS f (content, field)
             WHERE v_shapes[f.field] <> 'words' AND NOT EXISTS (SELECT 1 FROM sequences AS s WHERE s.field = f.field)
         ), '{}')
-    INTO lexemes, term_counts, reason, operators, ignored;
+    INTO lexemes, term_counts, forms, reason, operators, ignored;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.parse_kb_query_v1(text, regconfig) IS
-'A question''s lexemes ("C" order) with the number of times it says each, words of phrases included; reason: why there are none (empty_query, stop_words_only, only_exclusions); operators: phrases and exclusions with their word sequence; ignored: operators without a word in them.';
+'A question''s lexemes ("C" order) with the number of times it says each, words of phrases included, and the folded words it says them by (forms, between spaces); reason: why there are none (empty_query, stop_words_only, only_exclusions); operators: phrases and exclusions, numbered (n) alike in every language, with their word sequence; ignored: operators without a word in them.';
