@@ -16,4 +16,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError
+    migrate.drop_files(FILES)

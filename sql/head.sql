@@ -6,7 +6,7 @@ CREATE SCHEMA kbsearch;
 
 -- Name: SCHEMA kbsearch; Type: COMMENT; Schema: -; Owner: -
 
-COMMENT ON SCHEMA kbsearch IS 'kbsearch: hybrid search. Made and changed by its migrations only.';
+COMMENT ON SCHEMA kbsearch IS 'Hybrid search. Made and changed by its migrations only.';
 
 -- Name: kb_search_plan; Type: TYPE; Schema: kbsearch; Owner: -
 
@@ -282,7 +282,14 @@ $$;
 
 -- Name: FUNCTION calibrate_kb_corpus_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.calibrate_kb_corpus_v1(p_org_id bigint) IS 'Sets the organisation''s reference_length to 0.85 times the mean length of its searchable chunks (in words that are no stop words), rebuilds its postings where that changes it, and returns it. Moves scores: meant for the end of the first complete load. KBORG; KBIDX outside READ COMMITTED.';
+COMMENT ON FUNCTION kbsearch.calibrate_kb_corpus_v1(p_org_id bigint) IS 'Sets the organisation''s reference_length to 0.85 times the mean length of its searchable chunks (in words that are no stop words) and rebuilds its postings where that changes it. Moves scores and ends the validity of cursors: meant for the end of the first complete load. For the owner of the tables. Waits for the organisation''s writers and keeps them out until the end of the transaction.
+
+Arguments:
+p_org_id: The organisation.
+
+Returns: the reference_length, in words.
+
+Errors: KBORG; KBIDX outside READ COMMITTED.';
 
 -- Name: compact_kb_postings_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -302,7 +309,14 @@ $$;
 
 -- Name: FUNCTION compact_kb_postings_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) IS 'Merges all of an organisation''s postings: less to read after many small writes by several writers at a time. Changes no score; safe beside readers and writers; for a scheduler, once a day or after some thousand edits. Returns the number of posting rows. KBORG.';
+COMMENT ON FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) IS 'Merges all of an organisation''s postings: less to read after many small writes by several writers at a time. Changes no score; safe beside readers and writers. For the owner of the tables, from a scheduler: once a day or after some thousand edits.
+
+Arguments:
+p_org_id: The organisation.
+
+Returns: the number of posting rows afterwards.
+
+Errors: KBORG.';
 
 -- Name: count_kb_chunk_statements_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -382,6 +396,38 @@ ALTER TABLE ONLY kbsearch.kb_article_embeddings ALTER COLUMN embedding SET STORA
 
 COMMENT ON TABLE kbsearch.kb_article_embeddings IS 'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable is filled by a trigger; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
 
+-- Name: COLUMN kb_article_embeddings.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_article_embeddings.space_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.space_id IS 'The embedding space of the vector.';
+
+-- Name: COLUMN kb_article_embeddings.chunk_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.chunk_id IS 'The chunk that it stands for.';
+
+-- Name: COLUMN kb_article_embeddings.article_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.article_id IS 'The chunk''s article.';
+
+-- Name: COLUMN kb_article_embeddings.searchable; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.searchable IS 'Filled by a trigger: whether the article is published.';
+
+-- Name: COLUMN kb_article_embeddings.has_direction; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.has_direction IS 'Generated: false for the zero vector and for norms outside 1e-15 … 1e15, where cosine means nothing.';
+
+-- Name: COLUMN kb_article_embeddings.input_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.input_sha256 IS 'sha256 of the exact text that was handed to the model; NULL where not known.';
+
+-- Name: COLUMN kb_article_embeddings.embedding; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.embedding IS 'The vector, of the space''s dimensions.';
+
 -- Name: count_kb_embeddings_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) RETURNS TABLE(embedded bigint, without_direction bigint)
@@ -454,7 +500,20 @@ $_$;
 
 -- Name: FUNCTION create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer) IS 'Makes the next version of an organisation''s ranking profile and returns name@version; rows never change, and no search uses it until it is asked for or pinned (organizations.ranking_profile). Weights 0 … 1, adding up to 1 for weighted. KBORG, KBPRF.';
+COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer) IS 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
+
+Arguments:
+p_org_id: The organisation that it is for.
+p_name: Name: 1 to 63 of a-z, 0-9 and _, a letter first; not a built-in profile''s.
+p_fusion: weighted, rrf, vector or keyword.
+p_scorer: Keyword scorer: bm25, or term_count (a point for every distinct word of the question in the chunk).
+p_vector_weight: Weight of the vector leg, 0 … 1; for weighted both add up to 1; for rrf neither is 0.
+p_keyword_weight: Weight of the keyword leg, 0 … 1.
+p_rrf_k: The k of rrf''s weight / (k + rank), 1 … 10000.
+
+Returns: name@version.
+
+Errors: KBORG, KBPRF.';
 
 -- Name: delete_kb_article_v1(bigint, bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -480,7 +539,16 @@ $$;
 
 -- Name: FUNCTION delete_kb_article_v1(p_org_id bigint, p_article_id bigint, p_external_ref text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.delete_kb_article_v1(p_org_id bigint, p_article_id bigint, p_external_ref text) IS 'Deletes an article with its chunks and embeddings; false: there was none. KBORG, KBART.';
+COMMENT ON FUNCTION kbsearch.delete_kb_article_v1(p_org_id bigint, p_article_id bigint, p_external_ref text) IS 'Deletes an article with its chunks and embeddings.
+
+Arguments:
+p_org_id: The organisation that the article belongs to.
+p_article_id: The article''s id; either this or p_external_ref.
+p_external_ref: The application''s own name of the article.
+
+Returns: whether there was one.
+
+Errors: KBORG, KBART.';
 
 -- Name: describe_kb_chunk_v1(text, text, text, regconfig, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -594,6 +662,62 @@ WITH (toast_tuple_target='4080');
 -- Name: TABLE kb_article_chunks; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+
+-- Name: COLUMN kb_article_chunks.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_article_chunks.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.id IS 'Its id; never changed. Of an article''s equally good chunks the lowest is shown.';
+
+-- Name: COLUMN kb_article_chunks.article_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.article_id IS 'The article it is a passage of.';
+
+-- Name: COLUMN kb_article_chunks.article_version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.article_version IS 'Filled by a trigger: the article''s version.';
+
+-- Name: COLUMN kb_article_chunks.chunk_no; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.chunk_no IS 'Its number within the article, by convention from 0.';
+
+-- Name: COLUMN kb_article_chunks.heading; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.heading IS 'The heading it stands under; searched like its content.';
+
+-- Name: COLUMN kb_article_chunks.content; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.content IS 'Its text: at most 262,144 bytes and 16,000 words.';
+
+-- Name: COLUMN kb_article_chunks.title; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.title IS 'Filled by a trigger: the article''s title.';
+
+-- Name: COLUMN kb_article_chunks.language; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.language IS 'Filled by a trigger: the language it is analysed in.';
+
+-- Name: COLUMN kb_article_chunks.searchable; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.searchable IS 'Filled by a trigger: whether the article is published.';
+
+-- Name: COLUMN kb_article_chunks.lexemes; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.lexemes IS 'Filled by a trigger: its distinct lexemes, in "C" order.';
+
+-- Name: COLUMN kb_article_chunks.term_counts; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.term_counts IS 'Filled by a trigger: for each lexeme its weighted occurrences, 1 … 255.';
+
+-- Name: COLUMN kb_article_chunks.occurrence_count; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.occurrence_count IS 'Filled by a trigger: its length in words that are no stop words.';
+
+-- Name: COLUMN kb_article_chunks.phrase_text; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.phrase_text IS 'Filled by a trigger: its words in order, for phrases.';
 
 -- Name: find_kb_phrase_v1(bigint, regconfig, text, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1394,6 +1518,34 @@ CREATE TABLE kbsearch.organizations (
 
 COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search configuration of the articles that name none; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
 
+-- Name: COLUMN organizations.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.id IS 'Its id; never changed.';
+
+-- Name: COLUMN organizations.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.name IS 'Name for people and for the command line; not unique.';
+
+-- Name: COLUMN organizations.language; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.language IS 'Text search configuration of articles that name none.';
+
+-- Name: COLUMN organizations.active_space_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.active_space_id IS 'Embedding space that searches use; set by the first embedding.';
+
+-- Name: COLUMN organizations.reference_length; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.reference_length IS 'L of the BM25 impact, in words; changed by calibrate_kb_corpus_v1 only.';
+
+-- Name: COLUMN organizations.ranking_profile; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of searches that name none, name@version.';
+
+-- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
+
 -- Name: list_kb_entries_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.list_kb_entries_v1(p_org_id bigint) RETURNS TABLE(lexeme text, entry bigint)
@@ -1579,6 +1731,62 @@ CREATE TABLE kbsearch.kb_articles (
 
 COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language: text search configuration in which its chunks are analysed, NULL for the organisation''s. version counts changes of what chunks copy (title, published, language).';
 
+-- Name: COLUMN kb_articles.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_articles.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.id IS 'Its id, which settles ties: lower first.';
+
+-- Name: COLUMN kb_articles.external_ref; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.external_ref IS 'The application''s own name of it, unique in the organisation.';
+
+-- Name: COLUMN kb_articles.kind; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.kind IS 'Kind, for filters and quotas; see kb_source_kinds.';
+
+-- Name: COLUMN kb_articles.title; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.title IS 'Title; part of what every chunk is found by.';
+
+-- Name: COLUMN kb_articles.body; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.body IS 'The whole text, kept for the application; chunks are what is searched.';
+
+-- Name: COLUMN kb_articles.language; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.language IS 'Text search configuration in which its chunks are analysed; NULL: the organisation''s.';
+
+-- Name: COLUMN kb_articles.published; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.published IS 'Whether searches find it.';
+
+-- Name: COLUMN kb_articles.metadata; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.metadata IS 'A JSON object, for filters.';
+
+-- Name: COLUMN kb_articles.source_uri; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.source_uri IS 'Where it comes from; handed back.';
+
+-- Name: COLUMN kb_articles.content_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.content_sha256 IS 'What the application recognises its content by; see reserve_kb_articles_v1.';
+
+-- Name: COLUMN kb_articles.version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.version IS 'Counts the changes of what chunks copy; kept by a trigger.';
+
+-- Name: COLUMN kb_articles.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.created_at IS 'When the row was inserted.';
+
+-- Name: COLUMN kb_articles.updated_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.updated_at IS 'When the row was last changed; kept by a trigger.';
+
 -- Name: kb_source_kinds; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_source_kinds (
@@ -1591,6 +1799,18 @@ CREATE TABLE kbsearch.kb_source_kinds (
 -- Name: TABLE kb_source_kinds; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON TABLE kbsearch.kb_source_kinds IS 'Global. What is special about a kind of article; a kind that is not listed is inspectable. An article of a kind with inspectable = false is found and ranked like others and returned without a chunk_id.';
+
+-- Name: COLUMN kb_source_kinds.kind; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_source_kinds.kind IS 'The kind, as in kb_articles.kind.';
+
+-- Name: COLUMN kb_source_kinds.inspectable; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_source_kinds.inspectable IS 'False where there is nothing behind an article to open.';
+
+-- Name: COLUMN kb_source_kinds.description; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_source_kinds.description IS 'For people.';
 
 -- Name: list_kb_results_v1(kbsearch.kb_search_plan, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2251,7 +2471,14 @@ $$;
 
 -- Name: FUNCTION rebuild_kb_index_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.rebuild_kb_index_v1(p_org_id bigint) IS 'Makes an organisation''s postings and statistics again from its chunks, for instance after a data-only restore. Safe beside readers and writers; changes no score of a sound index. Returns the number of posting rows. KBORG; KBIDX inside a statement that writes chunks.';
+COMMENT ON FUNCTION kbsearch.rebuild_kb_index_v1(p_org_id bigint) IS 'Makes an organisation''s postings and statistics again from its chunks: after a data-only restore, or after triggers were switched off. Changes no score of a sound index; safe beside readers and writers. For the owner of the tables.
+
+Arguments:
+p_org_id: The organisation.
+
+Returns: the number of posting rows.
+
+Errors: KBORG; KBIDX inside a statement that writes chunks.';
 
 -- Name: reserve_kb_articles_v1(bigint, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2285,7 +2512,18 @@ $$;
 
 -- Name: FUNCTION reserve_kb_articles_v1(p_org_id bigint, p_external_refs text[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.reserve_kb_articles_v1(p_org_id bigint, p_external_refs text[]) IS 'The ids of the articles with these external references; those that are new are inserted, unpublished and empty, in "C" order of the reference. content_sha256: what the last upsert stored, NULL for an article that was only reserved. KBORG, KBART.';
+COMMENT ON FUNCTION kbsearch.reserve_kb_articles_v1(p_org_id bigint, p_external_refs text[]) IS 'Gives articles their ids before they are written, in "C" order of their references, so that no id, and so no settled tie, depends on which document was read first. New ones are inserted unpublished and empty; upsert_kb_article_v1 fills them.
+
+Arguments:
+p_org_id: The organisation that the articles belong to.
+p_external_refs: The application''s own names of the articles; no NULL among them; repeated ones count once.
+
+Columns:
+external_ref: The name, in "C" order.
+article_id: The article''s id.
+content_sha256: What the last upsert stored as p_content_sha256. NULL for an article that was only reserved.
+
+Errors: KBORG, KBART.';
 
 -- Name: kb_builtin_profiles; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -2312,6 +2550,38 @@ CREATE TABLE kbsearch.kb_builtin_profiles (
 -- Name: TABLE kb_builtin_profiles; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON TABLE kbsearch.kb_builtin_profiles IS 'Global. The ranking profiles that come with kbsearch; rows never change.';
+
+-- Name: COLUMN kb_builtin_profiles.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.name IS 'Name.';
+
+-- Name: COLUMN kb_builtin_profiles.version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.version IS 'Version, from 1.';
+
+-- Name: COLUMN kb_builtin_profiles.fusion; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.fusion IS 'weighted, rrf, vector or keyword.';
+
+-- Name: COLUMN kb_builtin_profiles.scorer; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.scorer IS 'Keyword scorer: bm25 or term_count.';
+
+-- Name: COLUMN kb_builtin_profiles.vector_weight; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.vector_weight IS 'Weight of the vector leg, 0 … 1.';
+
+-- Name: COLUMN kb_builtin_profiles.keyword_weight; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.keyword_weight IS 'Weight of the keyword leg, 0 … 1.';
+
+-- Name: COLUMN kb_builtin_profiles.rrf_k; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.rrf_k IS 'The k of rrf, 1 … 10000.';
+
+-- Name: COLUMN kb_builtin_profiles.description; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.description IS 'For people.';
 
 -- Name: kb_ranking_profiles; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -2340,6 +2610,46 @@ CREATE TABLE kbsearch.kb_ranking_profiles (
 -- Name: TABLE kb_ranking_profiles; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON TABLE kbsearch.kb_ranking_profiles IS 'An organisation''s own ranking profiles, made by create_kb_ranking_profile_v1; rows never change.';
+
+-- Name: COLUMN kb_ranking_profiles.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.org_id IS 'The organisation that it is of.';
+
+-- Name: COLUMN kb_ranking_profiles.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.name IS 'Name.';
+
+-- Name: COLUMN kb_ranking_profiles.version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.version IS 'Version, from 1.';
+
+-- Name: COLUMN kb_ranking_profiles.fusion; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.fusion IS 'weighted, rrf, vector or keyword.';
+
+-- Name: COLUMN kb_ranking_profiles.scorer; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.scorer IS 'Keyword scorer: bm25 or term_count.';
+
+-- Name: COLUMN kb_ranking_profiles.vector_weight; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.vector_weight IS 'Weight of the vector leg, 0 … 1.';
+
+-- Name: COLUMN kb_ranking_profiles.keyword_weight; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.keyword_weight IS 'Weight of the keyword leg, 0 … 1.';
+
+-- Name: COLUMN kb_ranking_profiles.rrf_k; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.rrf_k IS 'The k of rrf, 1 … 10000.';
+
+-- Name: COLUMN kb_ranking_profiles.description; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.description IS 'For people.';
+
+-- Name: COLUMN kb_ranking_profiles.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.created_at IS 'When it was made.';
 
 -- Name: resolve_kb_profile_v1(bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2458,7 +2768,47 @@ $$;
 
 -- Name: FUNCTION search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'One page of search_kb_hybrid_v1 as JSON: items (its rows), next_cursor (NULL at the end), total (articles in the whole result), end_reached, profile, space_id, function, function_version, legs (for vector and keyword: takes_part, reason when not, chunks_without_embedding, chunks_without_direction; languages that the words were analysed in, words that are known, unknown_words in the language that knows most of them, ignored operators), verdict (NULL). Arguments and errors as there. Writes nothing.';
+COMMENT ON FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'One page of search_kb_hybrid_v1 as one JSON document, for calls over HTTP. Writes nothing; one snapshot a call.
+
+Arguments:
+p_org_id: The organisation searched.
+p_query_text: The question, at most 32,768 bytes. Words are OR-ed; "a phrase" must occur in one chunk of the article, its title included; -word and -"a phrase" exclude articles that have it. At most 32 different phrases and exclusions. NULL or empty: the vector leg alone.
+p_query_embedding: The question''s vector, of the dimensions of the searched space. NULL: the keyword leg alone.
+p_limit: Number of articles, 0 … 1000.
+p_offset: Number of articles to skip, 0 or more; not together with a cursor.
+p_cursor: The cursor of a row of the same request: the rows after it. Everything but p_limit must be as in that request.
+p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: no quota.
+p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
+p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
+p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
+p_space_id: Embedding space. NULL: the organisation''s active one.
+p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
+p_highlight: Whether excerpt_html is filled.
+
+Returns:
+items: The rows of search_kb_hybrid_v1 as objects, best first.
+next_cursor: Pass as p_cursor for the next page; null after the last.
+total: Number of articles in the whole result, after filters, floor and quota.
+end_reached: Whether nothing follows.
+profile: The ranking profile used, name@version.
+space_id: The embedding space searched; null where the organisation has none.
+function: The name of this function.
+function_version: Its version, 1.
+verdict: Reserved for arbitration; null.
+legs.vector.takes_part: Whether the vector leg contributed.
+legs.vector.reason: Why it did not: no_embedding (the question has none), no_embedded_chunks, no_direction (no chunk''s vector has one), not_in_fusion (the profile does not use it); else null.
+legs.vector.chunks_without_embedding: Number of searchable chunks without a vector in the space: they count 0 in this leg. null where the leg takes no part.
+legs.vector.chunks_without_direction: Number of those whose vector has no direction. null where the leg takes no part.
+legs.keyword.takes_part: Whether the keyword leg contributed.
+legs.keyword.reason: Why it did not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion; else null.
+legs.keyword.languages: The text search configurations in which the question was analysed.
+legs.keyword.words: Lexemes of the question that the organisation''s articles have.
+legs.keyword.unknown_words: Lexemes of the question that they have not.
+legs.keyword.ignored: Phrases and exclusions of the question without a word in them, which were not applied.
+
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
 
 -- Name: search_kb_hybrid_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2489,7 +2839,45 @@ $$;
 
 -- Name: FUNCTION search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Ranks the published articles of an organisation by meaning and by words; one row an article, in a total order: score descending, then article id. place: from 1 in the whole ranking; score: depends on the profile, 0 … 1 for weighted; vector_similarity: cosine -1 … 1, 6 decimals, NULL without; keyword_score: share of the highest possible BM25 in the chunk''s language, 0 … 1, NULL without a matching word; tied_with: other candidates of equal score, those on other pages or cut by a quota too; settled_by_identity: there are such; cursor: pass as p_cursor for the rows after this one. p_limit 0 … 1000; p_metadata: containment, an array at the top is any of; p_kind_quota: {"kind": most articles, "*": others}; p_language: the one language that the words are analysed in, a text search configuration''s name, NULL for every language in use; p_highlight: fill excerpt_html. Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR. Writes nothing.';
+COMMENT ON FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Ranks the published articles of an organisation by meaning and by words: one row an article, in a total order (score descending, then article id). Writes nothing; one snapshot a call.
+
+Arguments:
+p_org_id: The organisation searched.
+p_query_text: The question, at most 32,768 bytes. Words are OR-ed; "a phrase" must occur in one chunk of the article, its title included; -word and -"a phrase" exclude articles that have it. At most 32 different phrases and exclusions. NULL or empty: the vector leg alone.
+p_query_embedding: The question''s vector, of the dimensions of the searched space. NULL: the keyword leg alone.
+p_limit: Number of articles, 0 … 1000.
+p_offset: Number of articles to skip, 0 or more; not together with a cursor.
+p_cursor: The cursor of a row of the same request: the rows after it. Everything but p_limit must be as in that request.
+p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: no quota.
+p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
+p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
+p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
+p_space_id: Embedding space. NULL: the organisation''s active one.
+p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
+p_highlight: Whether excerpt_html is filled.
+
+Columns:
+place: Place in the whole ranking, from 1.
+article_id: The article.
+score: What it is ranked by, exact to billionths; what it means is the profile''s matter: 0 … 1 for weighted, vector, keyword.
+chunk_id: The article''s best chunk, of equally good ones the lowest id. NULL where the kind of the article has nothing to open (inspectable is false).
+kind: The article''s kind.
+title: The article''s title.
+excerpt: The beginning of the best chunk, at most 240 characters.
+excerpt_html: The part of the best chunk around the question''s words, HTML-escaped, the words in <mark>. NULL unless p_highlight.
+inspectable: False where no interface may offer to open the article.
+external_ref: The application''s own name of the article.
+source_uri: Where the article comes from.
+metadata: The article''s metadata, an object.
+vector_similarity: Cosine similarity of the best chunk, -1 … 1, rounded to 6 decimals. NULL without one.
+keyword_score: Keyword score of the best chunk, 0 … 1: its share of the highest score that the question''s known words could give. NULL without a matching word.
+tied_with: Number of other candidates of equal score, those on other pages or cut by a quota included.
+settled_by_identity: Whether there are such, so that the article''s id alone decided its place among them.
+cursor: Pass as p_cursor for the rows after this one.
+
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
 
 -- Name: select_kb_articles_v1(bigint, text[], jsonb, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2672,7 +3060,26 @@ $_$;
 
 -- Name: FUNCTION upsert_kb_article_v1(p_org_id bigint, p_external_ref text, p_title text, p_body text, p_kind text, p_chunks jsonb, p_published boolean, p_metadata jsonb, p_source_uri text, p_language text, p_content_sha256 text, p_article_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text, p_title text, p_body text, p_kind text, p_chunks jsonb, p_published boolean, p_metadata jsonb, p_source_uri text, p_language text, p_content_sha256 text, p_article_id bigint, p_space_id bigint) IS 'Inserts an article with its chunks and embeddings, or replaces all of them: the article of p_article_id, else the one of p_external_ref. p_chunks: array of {"content", "heading", "embedding" (array of the space''s dimensions), "input_sha256"}; NULL: the body is the only chunk. p_language: name of a text search configuration, NULL for the organisation''s. p_space_id: NULL for the organisation''s active space. Returns the article''s id. KBORG, KBART, KBLNG, KBCHK, KBSPC, KBDIM, KBVEC; on an error nothing is stored.';
+COMMENT ON FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text, p_title text, p_body text, p_kind text, p_chunks jsonb, p_published boolean, p_metadata jsonb, p_source_uri text, p_language text, p_content_sha256 text, p_article_id bigint, p_space_id bigint) IS 'Inserts an article with its chunks and embeddings, or replaces an article and all of them: the article of p_article_id, else the one of p_external_ref, else a new one. What is left out is replaced by its default, not kept (external_ref excepted). On an error nothing is stored.
+
+Arguments:
+p_org_id: The organisation that the article belongs to.
+p_external_ref: The application''s own name of the article, unique in the organisation. NULL: a new article without one, or with p_article_id the name that it has.
+p_title: Title; its words count three times in every chunk of the article.
+p_body: The article''s text, kept as it is. Searched only where p_chunks is NULL.
+p_kind: Kind, for p_kinds and p_kind_quota of searches; neither empty nor *.
+p_chunks: Array of objects {"content": text, not blank; "heading": text or null; "embedding": array of numbers of the space''s dimensions, or null; "input_sha256": 64 hexadecimal digits or null}, in the order of the text. NULL: the body is the only chunk; without a body the title alone; with neither there is none.
+p_published: Whether searches find it.
+p_metadata: A JSON object, for p_metadata of searches.
+p_source_uri: Where it comes from; only handed back.
+p_language: Text search configuration in which its chunks are analysed, for instance german. NULL: the organisation''s.
+p_content_sha256: Whatever the application wants to recognise its content by; reserve_kb_articles_v1 gives it back.
+p_article_id: The article to replace, by id; it must exist. NULL: by p_external_ref.
+p_space_id: Embedding space of the embeddings given. NULL: the organisation''s active one. The first embedding of an organisation makes its space the active one.
+
+Returns: the article''s id.
+
+Errors: KBORG, KBART, KBLNG, KBCHK, KBSPC, KBDIM, KBVEC.';
 
 -- Name: weigh_kb_terms_v1(text[], bigint[], text[], integer[], bigint[], bigint[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2747,6 +3154,16 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.write_kb_entries_v1(p_org_id bigint, p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds the entries of a small write (lexeme, entry, sign; three arrays) to an organisation''s postings, merged with what stands there as far as that is cheap and keeps nobody waiting, and the counts to its statistics.';
 
+-- Name: kb_alembic_version; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_alembic_version (
+    version_num character varying(32) NOT NULL
+);
+
+-- Name: TABLE kb_alembic_version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_alembic_version IS 'The installed revision of kbsearch.';
+
 -- Name: kb_article_chunks_id_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
 
 ALTER TABLE kbsearch.kb_article_chunks ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
@@ -2802,6 +3219,38 @@ CREATE TABLE kbsearch.kb_embedding_spaces (
 
 COMMENT ON TABLE kbsearch.kb_embedding_spaces IS 'Global. One model, revision, number of dimensions and input recipe; vectors of two spaces are never compared. At most 2,000 dimensions: a row must fit a page.';
 
+-- Name: COLUMN kb_embedding_spaces.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_spaces.id IS 'Its id.';
+
+-- Name: COLUMN kb_embedding_spaces.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_spaces.name IS 'Name for people, unique.';
+
+-- Name: COLUMN kb_embedding_spaces.model; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_spaces.model IS 'The model''s published name.';
+
+-- Name: COLUMN kb_embedding_spaces.revision; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_spaces.revision IS 'Which weights: a digest, a tag or a date; empty where the provider has none.';
+
+-- Name: COLUMN kb_embedding_spaces.dimensions; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_spaces.dimensions IS 'Components of a vector, 1 … 2000.';
+
+-- Name: COLUMN kb_embedding_spaces.recipe; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_spaces.recipe IS 'What is done around the model (template of the input, prefixes, pooling, normalisation), as JSON.';
+
+-- Name: COLUMN kb_embedding_spaces.recipe_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_spaces.recipe_sha256 IS 'Generated: sha256 of the recipe.';
+
+-- Name: COLUMN kb_embedding_spaces.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_spaces.created_at IS 'When the row was inserted.';
+
 -- Name: kb_embedding_spaces_id_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
 
 ALTER TABLE kbsearch.kb_embedding_spaces ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
@@ -2812,6 +3261,37 @@ ALTER TABLE kbsearch.kb_embedding_spaces ALTER COLUMN id ADD GENERATED BY DEFAUL
     NO MAXVALUE
     CACHE 1
 );
+
+-- Name: kb_ingest_sources; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_ingest_sources (
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    state jsonb DEFAULT '{}'::jsonb NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_ingest_sources_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT kb_ingest_sources_state_check CHECK ((jsonb_typeof(state) = 'object'::text))
+);
+
+-- Name: TABLE kb_ingest_sources; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_ingest_sources IS 'How far incremental ingests have read their sources; of no meaning to searches. A row may be deleted: its source is then read from the beginning.';
+
+-- Name: COLUMN kb_ingest_sources.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ingest_sources.org_id IS 'The organisation that is loaded.';
+
+-- Name: COLUMN kb_ingest_sources.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ingest_sources.name IS 'Which source; made from the query and its database.';
+
+-- Name: COLUMN kb_ingest_sources.state; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ingest_sources.state IS 'How far it was read, as JSON.';
+
+-- Name: COLUMN kb_ingest_sources.updated_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ingest_sources.updated_at IS 'When it was last read.';
 
 -- Name: kb_segment_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
 
@@ -2836,6 +3316,11 @@ ALTER TABLE kbsearch.organizations ALTER COLUMN id ADD GENERATED BY DEFAULT AS I
     NO MAXVALUE
     CACHE 1
 );
+
+-- Name: kb_alembic_version kb_alembic_version_pkc; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_alembic_version
+    ADD CONSTRAINT kb_alembic_version_pkc PRIMARY KEY (version_num);
 
 -- Name: kb_article_chunks kb_article_chunks_org_id_article_id_id_searchable_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -2886,6 +3371,11 @@ ALTER TABLE ONLY kbsearch.kb_embedding_spaces
 
 ALTER TABLE ONLY kbsearch.kb_embedding_spaces
     ADD CONSTRAINT kb_embedding_spaces_pkey PRIMARY KEY (id);
+
+-- Name: kb_ingest_sources kb_ingest_sources_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_ingest_sources
+    ADD CONSTRAINT kb_ingest_sources_pkey PRIMARY KEY (org_id, name);
 
 -- Name: kb_postings kb_postings_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -3007,6 +3497,11 @@ ALTER TABLE ONLY kbsearch.kb_articles
 
 ALTER TABLE ONLY kbsearch.kb_corpus_stats
     ADD CONSTRAINT kb_corpus_stats_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
+-- Name: kb_ingest_sources kb_ingest_sources_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_ingest_sources
+    ADD CONSTRAINT kb_ingest_sources_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
 
 -- Name: kb_ranking_profiles kb_ranking_profiles_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 

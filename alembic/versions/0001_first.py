@@ -12,6 +12,7 @@ FILES = [
     "functions/text/hash_kb_text_v1.sql",
     "schema/0001_base.sql",
     "schema/0003_search_plan.sql",
+    "schema/0004_column_comments.sql",
     "functions/text/fold_kb_text_v1.sql",
     "functions/text/analyze_kb_text_v1.sql",
     "functions/text/describe_kb_chunk_v1.sql",

@@ -168,3 +168,13 @@ CREATE TABLE kbsearch.kb_corpus_stats (
 );
 COMMENT ON TABLE kbsearch.kb_corpus_stats IS
 'Derived. What a segment adds to the number of searchable chunks and to their summed lengths (negative where it takes away); an organisation''s statistics are the sums.';
+
+CREATE TABLE kbsearch.kb_ingest_sources (
+    org_id bigint NOT NULL REFERENCES kbsearch.organizations (id) ON DELETE CASCADE,
+    name text NOT NULL CHECK (name <> ''),
+    state jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(state) = 'object'),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (org_id, name)
+);
+COMMENT ON TABLE kbsearch.kb_ingest_sources IS
+'How far incremental ingests have read their sources; of no meaning to searches. A row may be deleted: its source is then read from the beginning.';

@@ -23,4 +23,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.calibrate_kb_corpus_v1(bigint) IS
-'Sets the organisation''s reference_length to 0.85 times the mean length of its searchable chunks (in words that are no stop words), rebuilds its postings where that changes it, and returns it. Moves scores: meant for the end of the first complete load. KBORG; KBIDX outside READ COMMITTED.';
+'Sets the organisation''s reference_length to 0.85 times the mean length of its searchable chunks (in words that are no stop words) and rebuilds its postings where that changes it. Moves scores and ends the validity of cursors: meant for the end of the first complete load. For the owner of the tables. Waits for the organisation''s writers and keeps them out until the end of the transaction.
+
+Arguments:
+p_org_id: The organisation.
+
+Returns: the reference_length, in words.
+
+Errors: KBORG; KBIDX outside READ COMMITTED.';

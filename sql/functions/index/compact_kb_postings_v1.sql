@@ -12,4 +12,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.compact_kb_postings_v1(bigint) IS
-'Merges all of an organisation''s postings: less to read after many small writes by several writers at a time. Changes no score; safe beside readers and writers; for a scheduler, once a day or after some thousand edits. Returns the number of posting rows. KBORG.';
+'Merges all of an organisation''s postings: less to read after many small writes by several writers at a time. Changes no score; safe beside readers and writers. For the owner of the tables, from a scheduler: once a day or after some thousand edits.
+
+Arguments:
+p_org_id: The organisation.
+
+Returns: the number of posting rows afterwards.
+
+Errors: KBORG.';

@@ -48,4 +48,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.rebuild_kb_index_v1(bigint) IS
-'Makes an organisation''s postings and statistics again from its chunks, for instance after a data-only restore. Safe beside readers and writers; changes no score of a sound index. Returns the number of posting rows. KBORG; KBIDX inside a statement that writes chunks.';
+'Makes an organisation''s postings and statistics again from its chunks: after a data-only restore, or after triggers were switched off. Changes no score of a sound index; safe beside readers and writers. For the owner of the tables.
+
+Arguments:
+p_org_id: The organisation.
+
+Returns: the number of posting rows.
+
+Errors: KBORG; KBIDX inside a statement that writes chunks.';

@@ -18,4 +18,13 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.delete_kb_article_v1(bigint, bigint, text) IS
-'Deletes an article with its chunks and embeddings; false: there was none. KBORG, KBART.';
+'Deletes an article with its chunks and embeddings.
+
+Arguments:
+p_org_id: The organisation that the article belongs to.
+p_article_id: The article''s id; either this or p_external_ref.
+p_external_ref: The application''s own name of the article.
+
+Returns: whether there was one.
+
+Errors: KBORG, KBART.';

@@ -28,4 +28,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.reserve_kb_articles_v1(bigint, text []) IS
-'The ids of the articles with these external references; those that are new are inserted, unpublished and empty, in "C" order of the reference. content_sha256: what the last upsert stored, NULL for an article that was only reserved. KBORG, KBART.';
+'Gives articles their ids before they are written, in "C" order of their references, so that no id, and so no settled tie, depends on which document was read first. New ones are inserted unpublished and empty; upsert_kb_article_v1 fills them.
+
+Arguments:
+p_org_id: The organisation that the articles belong to.
+p_external_refs: The application''s own names of the articles; no NULL among them; repeated ones count once.
+
+Columns:
+external_ref: The name, in "C" order.
+article_id: The article''s id.
+content_sha256: What the last upsert stored as p_content_sha256. NULL for an article that was only reserved.
+
+Errors: KBORG, KBART.';

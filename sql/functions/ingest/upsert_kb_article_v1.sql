@@ -148,4 +148,23 @@ $$;
 COMMENT ON FUNCTION kbsearch.upsert_kb_article_v1(
     bigint, text, text, text, text, jsonb, boolean, jsonb, text, text, text, bigint, bigint
 ) IS
-'Inserts an article with its chunks and embeddings, or replaces all of them: the article of p_article_id, else the one of p_external_ref. p_chunks: array of {"content", "heading", "embedding" (array of the space''s dimensions), "input_sha256"}; NULL: the body is the only chunk. p_language: name of a text search configuration, NULL for the organisation''s. p_space_id: NULL for the organisation''s active space. Returns the article''s id. KBORG, KBART, KBLNG, KBCHK, KBSPC, KBDIM, KBVEC; on an error nothing is stored.';
+'Inserts an article with its chunks and embeddings, or replaces an article and all of them: the article of p_article_id, else the one of p_external_ref, else a new one. What is left out is replaced by its default, not kept (external_ref excepted). On an error nothing is stored.
+
+Arguments:
+p_org_id: The organisation that the article belongs to.
+p_external_ref: The application''s own name of the article, unique in the organisation. NULL: a new article without one, or with p_article_id the name that it has.
+p_title: Title; its words count three times in every chunk of the article.
+p_body: The article''s text, kept as it is. Searched only where p_chunks is NULL.
+p_kind: Kind, for p_kinds and p_kind_quota of searches; neither empty nor *.
+p_chunks: Array of objects {"content": text, not blank; "heading": text or null; "embedding": array of numbers of the space''s dimensions, or null; "input_sha256": 64 hexadecimal digits or null}, in the order of the text. NULL: the body is the only chunk; without a body the title alone; with neither there is none.
+p_published: Whether searches find it.
+p_metadata: A JSON object, for p_metadata of searches.
+p_source_uri: Where it comes from; only handed back.
+p_language: Text search configuration in which its chunks are analysed, for instance german. NULL: the organisation''s.
+p_content_sha256: Whatever the application wants to recognise its content by; reserve_kb_articles_v1 gives it back.
+p_article_id: The article to replace, by id; it must exist. NULL: by p_external_ref.
+p_space_id: Embedding space of the embeddings given. NULL: the organisation''s active one. The first embedding of an organisation makes its space the active one.
+
+Returns: the article''s id.
+
+Errors: KBORG, KBART, KBLNG, KBCHK, KBSPC, KBDIM, KBVEC.';

@@ -37,4 +37,17 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer) IS
-'Makes the next version of an organisation''s ranking profile and returns name@version; rows never change, and no search uses it until it is asked for or pinned (organizations.ranking_profile). Weights 0 … 1, adding up to 1 for weighted. KBORG, KBPRF.';
+'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
+
+Arguments:
+p_org_id: The organisation that it is for.
+p_name: Name: 1 to 63 of a-z, 0-9 and _, a letter first; not a built-in profile''s.
+p_fusion: weighted, rrf, vector or keyword.
+p_scorer: Keyword scorer: bm25, or term_count (a point for every distinct word of the question in the chunk).
+p_vector_weight: Weight of the vector leg, 0 … 1; for weighted both add up to 1; for rrf neither is 0.
+p_keyword_weight: Weight of the keyword leg, 0 … 1.
+p_rrf_k: The k of rrf''s weight / (k + rank), 1 … 10000.
+
+Returns: name@version.
+
+Errors: KBORG, KBPRF.';

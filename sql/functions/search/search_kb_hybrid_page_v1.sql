@@ -93,4 +93,44 @@ $$;
 COMMENT ON FUNCTION kbsearch.search_kb_hybrid_page_v1(
     bigint, text, vector, bigint, bigint, text, text [], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean
 ) IS
-'One page of search_kb_hybrid_v1 as JSON: items (its rows), next_cursor (NULL at the end), total (articles in the whole result), end_reached, profile, space_id, function, function_version, legs (for vector and keyword: takes_part, reason when not, chunks_without_embedding, chunks_without_direction; languages that the words were analysed in, words that are known, unknown_words in the language that knows most of them, ignored operators), verdict (NULL). Arguments and errors as there. Writes nothing.';
+'One page of search_kb_hybrid_v1 as one JSON document, for calls over HTTP. Writes nothing; one snapshot a call.
+
+Arguments:
+p_org_id: The organisation searched.
+p_query_text: The question, at most 32,768 bytes. Words are OR-ed; "a phrase" must occur in one chunk of the article, its title included; -word and -"a phrase" exclude articles that have it. At most 32 different phrases and exclusions. NULL or empty: the vector leg alone.
+p_query_embedding: The question''s vector, of the dimensions of the searched space. NULL: the keyword leg alone.
+p_limit: Number of articles, 0 … 1000.
+p_offset: Number of articles to skip, 0 or more; not together with a cursor.
+p_cursor: The cursor of a row of the same request: the rows after it. Everything but p_limit must be as in that request.
+p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: no quota.
+p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
+p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
+p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
+p_space_id: Embedding space. NULL: the organisation''s active one.
+p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
+p_highlight: Whether excerpt_html is filled.
+
+Returns:
+items: The rows of search_kb_hybrid_v1 as objects, best first.
+next_cursor: Pass as p_cursor for the next page; null after the last.
+total: Number of articles in the whole result, after filters, floor and quota.
+end_reached: Whether nothing follows.
+profile: The ranking profile used, name@version.
+space_id: The embedding space searched; null where the organisation has none.
+function: The name of this function.
+function_version: Its version, 1.
+verdict: Reserved for arbitration; null.
+legs.vector.takes_part: Whether the vector leg contributed.
+legs.vector.reason: Why it did not: no_embedding (the question has none), no_embedded_chunks, no_direction (no chunk''s vector has one), not_in_fusion (the profile does not use it); else null.
+legs.vector.chunks_without_embedding: Number of searchable chunks without a vector in the space: they count 0 in this leg. null where the leg takes no part.
+legs.vector.chunks_without_direction: Number of those whose vector has no direction. null where the leg takes no part.
+legs.keyword.takes_part: Whether the keyword leg contributed.
+legs.keyword.reason: Why it did not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion; else null.
+legs.keyword.languages: The text search configurations in which the question was analysed.
+legs.keyword.words: Lexemes of the question that the organisation''s articles have.
+legs.keyword.unknown_words: Lexemes of the question that they have not.
+legs.keyword.ignored: Phrases and exclusions of the question without a word in them, which were not applied.
+
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
