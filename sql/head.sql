@@ -23,14 +23,22 @@ CREATE TYPE kbsearch.kb_search_plan AS (
 	vector_reason text,
 	uses_keyword boolean,
 	keyword_reason text,
-	languages text[],
+	configurations regconfig[],
+	tags text[],
+	chunk_counts bigint[],
+	languages regconfig[],
 	lexemes text[],
+	term_counts bigint[],
+	corpora integer[],
 	document_frequencies bigint[],
 	chunk_total bigint,
 	known_lexemes text[],
 	term_weights double precision[],
 	keyword_bound double precision,
+	vector_unit double precision,
+	keyword_unit double precision,
 	dense boolean,
+	operators jsonb,
 	ignored text[],
 	allowed bigint[],
 	kind_quota jsonb,
@@ -45,7 +53,49 @@ CREATE TYPE kbsearch.kb_search_plan AS (
 
 -- Name: TYPE kb_search_plan; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. languages: those that its words are analysed in; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; allowed: articles that pass the filters, NULL for all; after_score: billionths.';
+COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths.';
+
+-- Name: analyze_kb_question_v1(text, regconfig[], text[], regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.analyze_kb_question_v1(p_query_text text, p_configurations regconfig[], p_tags text[], p_named regconfig, OUT languages regconfig[], OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT corpora integer[], OUT reason text, OUT operators jsonb, OUT operator_count integer, OUT ignored text[]) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_question record;
+    v_reasons text[];
+BEGIN
+    operators := '[]';
+    FOR i IN 1 .. cardinality(p_configurations) LOOP
+        v_question := kbsearch.parse_kb_query_v1(p_query_text, p_configurations[i]);
+        IF p_tags[i] <> '' THEN
+            v_question.lexemes := ARRAY(SELECT u.lexeme || p_tags[i] FROM unnest(v_question.lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
+        END IF;
+        IF p_named IS NULL OR p_named = p_configurations[i] THEN
+            languages := languages || p_configurations[i];
+            lexemes := lexemes || v_question.lexemes;
+            term_counts := term_counts || v_question.term_counts;
+            forms := forms || v_question.forms;
+            corpora := corpora || array_fill(i, ARRAY[cardinality(v_question.lexemes)]);
+            v_reasons := v_reasons || v_question.reason;
+        END IF;
+        ignored := v_question.ignored;
+        operator_count := jsonb_array_length(v_question.operators);
+        IF operator_count > 0 THEN
+            -- they hold in every language, also where one is named
+            operators := operators || (SELECT jsonb_agg(o.element || jsonb_build_object('corpus', i)) FROM jsonb_array_elements(v_question.operators) AS o (element));
+            IF operator_count > 100 THEN
+                RETURN;
+            END IF;
+        END IF;
+    END LOOP;
+    reason := CASE WHEN cardinality(lexemes) = 0 THEN v_reasons[1] END;
+END
+$$;
+
+-- Name: FUNCTION analyze_kb_question_v1(p_query_text text, p_configurations regconfig[], p_tags text[], p_named regconfig, OUT languages regconfig[], OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT corpora integer[], OUT reason text, OUT operators jsonb, OUT operator_count integer, OUT ignored text[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.analyze_kb_question_v1(p_query_text text, p_configurations regconfig[], p_tags text[], p_named regconfig, OUT languages regconfig[], OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT corpora integer[], OUT reason text, OUT operators jsonb, OUT operator_count integer, OUT ignored text[]) IS 'A question analysed in several languages, each with its tag (retrieve/count_kb_languages_v1), or its words in p_named alone: the languages of the words; lexemes with their tags, term_counts, forms and corpora (place of the language) in parallel; reason why there are none; operators of all languages, corpus being the place of the language; how many there are in one language; those ignored.';
 
 -- Name: fold_kb_text_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -460,9 +510,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.count_kb_languages_v1(p_org_id bigint) IS 'The tags of the languages of an organisation''s searchable chunks that are not the organisation''s own, and how many chunks are of each.';
 
--- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer, jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25'::text, p_vector_weight double precision DEFAULT 0.5, p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60) RETURNS text
+CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25'::text, p_vector_weight double precision DEFAULT 0.5, p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60, p_kind_quota jsonb DEFAULT NULL::jsonb) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $_$
@@ -484,6 +534,7 @@ BEGIN
         WHEN p_fusion = 'weighted' AND p_vector_weight + p_keyword_weight <> 1 THEN 'the weights do not add up to 1'
         WHEN p_fusion = 'rrf' AND (p_vector_weight = 0 OR p_keyword_weight = 0) THEN 'a weight is 0'
         WHEN p_rrf_k IS NULL OR p_rrf_k NOT BETWEEN 1 AND 10000 THEN 'rrf_k is not from 1 to 10000'
+        WHEN NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN 'the quota is not an object of whole numbers from 0 to 999999999'
     END;
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'the ranking profile cannot be made: %', v_problem
@@ -492,15 +543,15 @@ BEGIN
     END IF;
     PERFORM FROM kbsearch.organizations AS o WHERE o.id = p_org_id FOR NO KEY UPDATE;
     SELECT coalesce(max(r.version), 0) + 1 INTO v_version FROM kbsearch.kb_ranking_profiles AS r WHERE r.org_id = p_org_id AND r.name = p_name;
-    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k)
-    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k);
+    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota)
+    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k, p_kind_quota);
     RETURN p_name || '@' || v_version;
 END
 $_$;
 
--- Name: FUNCTION create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer) IS 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
+COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb) IS 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
 
 Arguments:
 p_org_id: The organisation that it is for.
@@ -510,6 +561,7 @@ p_scorer: Keyword scorer: bm25, or term_count (a point for every distinct word o
 p_vector_weight: Weight of the vector leg, 0 … 1; for weighted both add up to 1; for rrf neither is 0.
 p_keyword_weight: Weight of the keyword leg, 0 … 1.
 p_rrf_k: The k of rrf''s weight / (k + rank), 1 … 10000.
+p_kind_quota: Quota of searches that give none: {"kind": most articles, "*": of kinds not named}. NULL: no quota.
 
 Returns: name@version.
 
@@ -599,6 +651,51 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, p_tag text, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text) IS 'What a chunk''s postings are made of: distinct lexemes in "C" order; term_counts, for each the occurrences in title (3 times), heading and content, at most 255; occurrence_count, the chunk''s length in words that are no stop words (the forms that a compound adds do not count); phrase_text, the words of each field in order, stop words included, between spaces. p_tag: empty for the organisation''s language; the tag of another is a lexeme of the chunk and stands behind each of the others.';
 
+-- Name: describe_kb_legs_v1(kbsearch.kb_search_plan); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.describe_kb_legs_v1(p_plan kbsearch.kb_search_plan) RETURNS jsonb
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    AS $$
+DECLARE
+    v_embedded bigint;
+    v_without_direction bigint;
+BEGIN
+    IF p_plan.uses_vector THEN
+        SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
+        FROM kbsearch.count_kb_embeddings_v1(p_plan.org_id, p_plan.space_id) AS c;
+    END IF;
+    RETURN jsonb_build_object(
+        'vector', jsonb_build_object(
+            'takes_part', p_plan.uses_vector,
+            'reason', p_plan.vector_reason,
+            'chunks_without_embedding', greatest(0, p_plan.chunk_total - v_embedded),
+            'chunks_without_direction', v_without_direction
+        ),
+        'keyword', jsonb_build_object(
+            'takes_part', p_plan.uses_keyword,
+            'reason', p_plan.keyword_reason,
+            'languages', to_jsonb(ARRAY(SELECT kbsearch.name_kb_language_v1(l.configuration) FROM unnest(p_plan.languages) WITH ORDINALITY AS l (configuration, n) ORDER BY l.n)),
+            'words', to_jsonb(ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(p_plan.known_lexemes) AS k (lexeme) ORDER BY word)),
+            'unknown_words', coalesce((
+                -- of the language that knows most of them
+                SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0), '{}'))
+                FROM unnest(p_plan.lexemes, p_plan.document_frequencies) AS q (lexeme, document_frequency)
+                GROUP BY substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31)))
+                ORDER BY count(*) FILTER (WHERE q.document_frequency > 0) DESC, substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31))) COLLATE "C" ASC
+                LIMIT 1
+            ), '[]'),
+            'ignored', to_jsonb(p_plan.ignored)
+        )
+    );
+END
+$$;
+
+-- Name: FUNCTION describe_kb_legs_v1(p_plan kbsearch.kb_search_plan); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.describe_kb_legs_v1(p_plan kbsearch.kb_search_plan) IS 'What each leg of a search does or why it does nothing, as search_kb_hybrid_page_v1 has it under legs.';
+
 -- Name: digest_kb_request_v1(jsonb, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding public.vector) RETURNS text
@@ -637,6 +734,35 @@ END;
 -- Name: FUNCTION find_kb_language_v1(p_name text); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.find_kb_language_v1(p_name text) IS 'The text search configuration of this name, NULL if there is none: german is that of pg_catalog; others are named schema.name.';
+
+-- Name: find_kb_operators_v1(bigint, jsonb, regconfig[], text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[]) RETURNS TABLE(n integer, shape text, article_ids bigint[])
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+BEGIN
+    FOR n, shape IN
+        SELECT (o.element -> 'n')::integer, min(o.element ->> 'shape') FROM jsonb_array_elements(p_operators) AS o (element) GROUP BY 1 ORDER BY 1
+    LOOP
+        SELECT coalesce(array_agg(f.article_id), '{}') INTO article_ids
+        FROM jsonb_array_elements(p_operators) AS s (element)
+        CROSS JOIN LATERAL kbsearch.find_kb_phrase_v1(
+            p_org_id, p_configurations[(s.element -> 'corpus')::integer], s.element ->> 'words',
+            ARRAY(SELECT (w.lexeme || p_tags[(s.element -> 'corpus')::integer]) COLLATE "C" FROM jsonb_array_elements_text(s.element -> 'lexemes') AS w (lexeme))
+        ) AS f
+        WHERE (s.element -> 'n')::integer = n;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- Name: FUNCTION find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[]) IS 'For each phrase and exclusion of a question (numbered n, shape phrase or exclusion; operators of analyze_kb_question_v1) the articles that have it, each by a chunk in its own language.';
 
 -- Name: kb_article_chunks; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -744,9 +870,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]) IS 'Articles with a searchable chunk of the language whose word sequence (title, heading or content) contains p_words, a phrase as in phrase_text. p_lexemes: its distinct lexemes, by which chunks are found; empty: all chunks are read.';
 
--- Name: fuse_kb_rrf_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, integer, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: rank_kb_legs_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
+CREATE FUNCTION kbsearch.rank_kb_legs_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_keyword_bound double precision) RETURNS TABLE(article_id bigint, vector_chunk_id bigint, keyword_chunk_id bigint, vector_rank bigint, keyword_rank bigint, similarity integer, raw double precision)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -767,33 +893,53 @@ BEGIN
             p_org_id, NULL, NULL, p_lexemes, p_term_weights, p_counts_terms, p_allowed, false, p_uses_keyword, p_dense, 0, 1e9::double precision / p_keyword_bound
         ) AS k
         ORDER BY k.article_id ASC, k.score DESC, k.chunk_id ASC
-    ),
-    ranked AS (
-        SELECT
-            coalesce(v.article_id, k.article_id) AS article_id,
-            v.chunk_id AS vector_chunk_id,
-            k.chunk_id AS keyword_chunk_id,
-            coalesce(round(1e9::double precision * p_vector_weight / (p_rrf_k + v.leg_rank))::bigint, 0) AS vector_part,
-            coalesce(round(1e9::double precision * p_keyword_weight / (p_rrf_k + k.leg_rank))::bigint, 0) AS keyword_part,
-            v.similarity,
-            k.raw
-        FROM (SELECT b.article_id, b.chunk_id, b.similarity, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM vector_best AS b) AS v
-        FULL JOIN (SELECT b.article_id, b.chunk_id, b.raw, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM keyword_best AS b) AS k
-            ON k.article_id = v.article_id
     )
-    SELECT
-        r.article_id,
-        CASE
-            WHEN r.vector_part > r.keyword_part THEN r.vector_chunk_id
-            WHEN r.vector_part < r.keyword_part THEN r.keyword_chunk_id
-            ELSE least(r.vector_chunk_id, r.keyword_chunk_id)
-        END,
-        r.vector_part + r.keyword_part,
-        r.similarity,
-        r.raw
-    FROM ranked AS r;
+    SELECT coalesce(v.article_id, k.article_id), v.chunk_id, k.chunk_id, v.leg_rank, k.leg_rank, v.similarity, k.raw
+    FROM (SELECT b.article_id, b.chunk_id, b.similarity, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM vector_best AS b) AS v
+    FULL JOIN (SELECT b.article_id, b.chunk_id, b.raw, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM keyword_best AS b) AS k
+        ON k.article_id = v.article_id;
 END
 $$;
+
+-- Name: FUNCTION rank_kb_legs_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_keyword_bound double precision); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.rank_kb_legs_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_keyword_bound double precision) IS 'Every article that a leg found: its best chunk in each leg, of equally good ones the one of the lowest id, and its competition rank there, by max(0, similarity in millionths) and by keyword score in billionths; NULL where the leg did not find it.';
+
+-- Name: rrf_part_v1(double precision, integer, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.rrf_part_v1(p_weight double precision, p_rrf_k integer, p_rank bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT COALESCE((round(((('1000000000'::numeric)::double precision * p_weight) / ((p_rrf_k + p_rank))::double precision)))::bigint, (0)::bigint) AS "coalesce";
+END;
+
+-- Name: FUNCTION rrf_part_v1(p_weight double precision, p_rrf_k integer, p_rank bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.rrf_part_v1(p_weight double precision, p_rrf_k integer, p_rank bigint) IS 'What a leg contributes to the score of reciprocal rank fusion (Cormack, Clarke and Buettcher 2009), in billionths: weight / (k + rank); 0 without a rank.';
+
+-- Name: fuse_kb_rrf_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, integer, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT r.article_id,
+         CASE
+             WHEN (r.vector_part > r.keyword_part) THEN r.vector_chunk_id
+             WHEN (r.vector_part < r.keyword_part) THEN r.keyword_chunk_id
+             ELSE LEAST(r.vector_chunk_id, r.keyword_chunk_id)
+         END AS chunk_id,
+     (r.vector_part + r.keyword_part) AS score,
+     r.similarity,
+     r.raw
+    FROM ( SELECT l.article_id,
+             l.vector_chunk_id,
+             l.keyword_chunk_id,
+             kbsearch.rrf_part_v1(fuse_kb_rrf_v1.p_vector_weight, fuse_kb_rrf_v1.p_rrf_k, l.vector_rank) AS vector_part,
+             kbsearch.rrf_part_v1(fuse_kb_rrf_v1.p_keyword_weight, fuse_kb_rrf_v1.p_rrf_k, l.keyword_rank) AS keyword_part,
+             l.similarity,
+             l.raw
+            FROM kbsearch.rank_kb_legs_v1(fuse_kb_rrf_v1.p_org_id, fuse_kb_rrf_v1.p_space_id, fuse_kb_rrf_v1.p_embedding, fuse_kb_rrf_v1.p_lexemes, fuse_kb_rrf_v1.p_term_weights, fuse_kb_rrf_v1.p_counts_terms, fuse_kb_rrf_v1.p_allowed, fuse_kb_rrf_v1.p_uses_vector, fuse_kb_rrf_v1.p_uses_keyword, fuse_kb_rrf_v1.p_dense, fuse_kb_rrf_v1.p_keyword_bound) l(article_id, vector_chunk_id, keyword_chunk_id, vector_rank, keyword_rank, similarity, raw)) r;
+END;
 
 -- Name: FUNCTION fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision); Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -1069,6 +1215,24 @@ $$;
 -- Name: FUNCTION insert_kb_embeddings_v1(p_org_id bigint, p_article_id bigint, p_space_id bigint, p_chunks jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.insert_kb_embeddings_v1(p_org_id bigint, p_article_id bigint, p_space_id bigint, p_chunks jsonb) IS 'Stores the embeddings of upsert_kb_article_v1''s p_chunks for the chunks just inserted. KBVEC: one has no direction; KBDIM.';
+
+-- Name: is_kb_quota_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.is_kb_quota_v1(p_kind_quota jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT ((p_kind_quota IS NULL) OR ((jsonb_typeof(p_kind_quota) = 'object'::text) AND (NOT (EXISTS ( SELECT 1
+            FROM jsonb_each(
+                 CASE jsonb_typeof(is_kb_quota_v1.p_kind_quota)
+                     WHEN 'object'::text THEN is_kb_quota_v1.p_kind_quota
+                     ELSE '{}'::jsonb
+                 END) q(kind, quota)
+           WHERE ((jsonb_typeof(q.quota) <> 'number'::text) OR ((q.quota)::text !~ '^[0-9]{1,9}$'::text)))))));
+END;
+
+-- Name: FUNCTION is_kb_quota_v1(p_kind_quota jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.is_kb_quota_v1(p_kind_quota jsonb) IS 'Whether it is a quota: NULL, or an object of whole numbers from 0 to 999999999.';
 
 -- Name: kb_articles_guard_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1484,6 +1648,44 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.kb_organizations_removed_v1() IS 'Trigger, after delete from organizations: removes the derived rows. There is no foreign key for it, because the cascade to the chunks would then still write postings.';
 
+-- Name: list_kb_candidates_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT c.article_id,
+     c.chunk_id,
+     c.score,
+     c.similarity,
+     c.raw
+    FROM ( SELECT DISTINCT ON (f.article_id) f.article_id,
+             f.chunk_id,
+             f.score,
+             f.similarity,
+             f.raw
+            FROM ( SELECT w.article_id,
+                     w.chunk_id,
+                     w.score,
+                     w.similarity,
+                     w.raw
+                    FROM kbsearch.fuse_kb_weighted_v1(list_kb_candidates_v1.p_org_id, list_kb_candidates_v1.p_space_id, list_kb_candidates_v1.p_embedding, list_kb_candidates_v1.p_lexemes, list_kb_candidates_v1.p_term_weights, list_kb_candidates_v1.p_counts_terms, list_kb_candidates_v1.p_allowed, list_kb_candidates_v1.p_uses_vector, list_kb_candidates_v1.p_uses_keyword, list_kb_candidates_v1.p_dense, list_kb_candidates_v1.p_vector_unit, list_kb_candidates_v1.p_keyword_unit) w(article_id, chunk_id, score, similarity, raw)
+                   WHERE (list_kb_candidates_v1.p_fusion <> 'rrf'::text)
+                 UNION ALL
+                  SELECT r.article_id,
+                     r.chunk_id,
+                     r.score,
+                     r.similarity,
+                     r.raw
+                    FROM kbsearch.fuse_kb_rrf_v1(list_kb_candidates_v1.p_org_id, list_kb_candidates_v1.p_space_id, list_kb_candidates_v1.p_embedding, list_kb_candidates_v1.p_lexemes, list_kb_candidates_v1.p_term_weights, list_kb_candidates_v1.p_counts_terms, list_kb_candidates_v1.p_allowed, list_kb_candidates_v1.p_uses_vector, list_kb_candidates_v1.p_uses_keyword, list_kb_candidates_v1.p_dense, list_kb_candidates_v1.p_vector_weight, list_kb_candidates_v1.p_keyword_weight, list_kb_candidates_v1.p_rrf_k, list_kb_candidates_v1.p_keyword_bound) r(article_id, chunk_id, score, similarity, raw)
+                   WHERE (list_kb_candidates_v1.p_fusion = 'rrf'::text)) f
+           ORDER BY f.article_id, f.score DESC, f.chunk_id) c
+   WHERE ((list_kb_candidates_v1.p_min_score IS NULL) OR (((c.score)::double precision / ('1000000000'::numeric)::double precision) >= list_kb_candidates_v1.p_min_score));
+END;
+
+-- Name: FUNCTION list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision) IS 'The candidates of a search, in no order: every article that a leg found, as its best chunk, of equally good ones the one of the lowest id, and not below the floor. score: billionths; similarity: millionths; raw: keyword score in units of 1/p_keyword_bound.';
+
 -- Name: list_kb_chunk_entries_v1(bigint, boolean, text[], smallint[], bigint, bigint, smallint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.list_kb_chunk_entries_v1(p_chunk_id bigint, p_searchable boolean, p_lexemes text[], p_term_counts smallint[], p_length bigint, p_reference_length bigint, p_sign smallint) RETURNS TABLE(lexeme text, entry bigint, sign smallint)
@@ -1616,36 +1818,16 @@ DECLARE
     v_keyword_bound CONSTANT double precision := p_plan.keyword_bound;
     v_min_score CONSTANT double precision := p_plan.min_score;
     v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
-    v_vector_unit CONSTANT double precision := CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000;
-    v_keyword_unit CONSTANT double precision := CASE WHEN p_plan.uses_vector THEN p_plan.keyword_weight ELSE 1 END * 1e9 / p_plan.keyword_bound;
+    v_vector_unit CONSTANT double precision := p_plan.vector_unit;
+    v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
 BEGIN
     RETURN QUERY
-    WITH fused AS (
-        SELECT w.article_id, w.chunk_id, w.score, w.similarity, w.raw
-        FROM kbsearch.fuse_kb_weighted_v1(
-            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
-            v_uses_vector, v_uses_keyword, v_dense,
-            v_vector_unit,
-            v_keyword_unit
-        ) AS w
-        WHERE v_fusion <> 'rrf'
-        UNION ALL
-        SELECT r.article_id, r.chunk_id, r.score, r.similarity, r.raw
-        FROM kbsearch.fuse_kb_rrf_v1(
-            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
-            v_uses_vector, v_uses_keyword, v_dense, v_vector_weight, v_keyword_weight, v_rrf_k, v_keyword_bound
-        ) AS r
-        WHERE v_fusion = 'rrf'
-    ),
-    collapsed AS (
-        SELECT DISTINCT ON (article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
-        FROM fused AS f
-        ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC
-    ),
-    candidates AS MATERIALIZED (
+    WITH candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
-        FROM collapsed AS c
-        WHERE v_min_score IS NULL OR c.score / 1e9::double precision >= v_min_score
+        FROM kbsearch.list_kb_candidates_v1(
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense,
+            v_vector_unit, v_keyword_unit, v_fusion, v_vector_weight, v_keyword_weight, v_rrf_k, v_keyword_bound, v_min_score
+        ) AS c
     ),
     cut AS (
         SELECT q.article_id
@@ -2118,9 +2300,6 @@ CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text
 DECLARE
     v_plan kbsearch.kb_search_plan;
     v_reference_length integer;
-    v_languages regconfig[];
-    v_tags text[];
-    v_chunk_counts bigint[];
     v_named regconfig;
     v_profile text;
     v_scorer text;
@@ -2128,17 +2307,11 @@ DECLARE
     v_dimensions integer;
     v_given integer;
     v_question record;
-    v_term_counts bigint[] := '{}';
-    v_forms text[] := '{}';
-    v_corpora integer[] := '{}';
-    v_reasons text[] := '{}';
     v_reason text;
-    v_operators jsonb := '[]';
-    v_operator jsonb;
+    v_operator record;
     v_digest text;
     v_payload text;
     v_parts text[];
-    v_found bigint[];
     v_required bigint[];
     v_excluded bigint[];
 BEGIN
@@ -2146,10 +2319,10 @@ BEGIN
     SELECT
         o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
-        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
+        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota
     INTO
-        v_plan.org_id, v_languages, v_tags, v_chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
-        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
+        v_plan.org_id, v_plan.configurations, v_plan.tags, v_plan.chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
+        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota
     FROM kbsearch.organizations AS o
     CROSS JOIN LATERAL (
         SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
@@ -2193,13 +2366,7 @@ BEGIN
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_metadata', 'given', jsonb_typeof(p_metadata))::text,
                 HINT = 'Pass {"key": value} for articles whose metadata contains it, or an array of such objects for any of them.';
     END IF;
-    IF p_kind_quota IS NOT NULL AND (
-        jsonb_typeof(p_kind_quota) <> 'object'
-        OR EXISTS (
-            SELECT 1 FROM jsonb_each(CASE jsonb_typeof(p_kind_quota) WHEN 'object' THEN p_kind_quota ELSE '{}' END) AS q (kind, quota)
-            WHERE jsonb_typeof(q.quota) <> 'number' OR q.quota::text !~ '^[0-9]{1,9}$'
-        )
-    ) THEN
+    IF NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN
         RAISE EXCEPTION 'p_kind_quota is not an object of whole numbers from 0 to 999999999'
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'given', p_kind_quota)::text,
                 HINT = 'Pass for instance {"policy": 3, "faq": 2, "*": 0}; "*" is for kinds that are not named.';
@@ -2209,7 +2376,7 @@ BEGIN
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_min_score', 'given', 'NaN')::text,
                 HINT = 'Pass a score, 0 to 1 for the default profile, or NULL for no floor.';
     END IF;
-    v_plan.kind_quota := nullif(p_kind_quota, '{}');
+    v_plan.kind_quota := nullif(coalesce(p_kind_quota, v_plan.kind_quota), '{}');
     v_plan.min_score := p_min_score;
 
     -- profile
@@ -2242,43 +2409,31 @@ BEGIN
             SELECT
                 array_agg(CASE WHEN c.n = 1 THEN '' ELSE convert_from(decode(split_part(c.corpus, ':', 1), 'hex'), 'UTF8') END ORDER BY c.n),
                 array_agg(split_part(c.corpus, ':', CASE WHEN c.n = 1 THEN 1 ELSE 2 END)::bigint ORDER BY c.n)
-            INTO v_tags, v_chunk_counts
+            INTO v_plan.tags, v_plan.chunk_counts
             FROM string_to_table(v_parts[6], ',') WITH ORDINALITY AS c (corpus, n);
         END IF;
     END IF;
-    v_tags[1] := '';
-    IF cardinality(v_tags) > 1 THEN
-        v_languages := v_languages || ARRAY(SELECT kbsearch.find_kb_language_v1(substr(u.tag, 2)) FROM unnest(v_tags[2:]) WITH ORDINALITY AS u (tag, n) ORDER BY u.n);
+    v_plan.tags[1] := '';
+    IF cardinality(v_plan.tags) > 1 THEN
+        v_plan.configurations := v_plan.configurations || ARRAY(SELECT kbsearch.find_kb_language_v1(substr(u.tag, 2)) FROM unnest(v_plan.tags[2:]) WITH ORDINALITY AS u (tag, n) ORDER BY u.n);
     END IF;
-    IF v_named <> ALL (v_languages) THEN
-        v_languages := v_languages || v_named;
-        v_tags := v_tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
-        v_chunk_counts := v_chunk_counts || 0::bigint;
+    IF v_named <> ALL (v_plan.configurations) THEN
+        v_plan.configurations := v_plan.configurations || v_named;
+        v_plan.tags := v_plan.tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
+        v_plan.chunk_counts := v_plan.chunk_counts || 0::bigint;
     END IF;
-    FOR i IN 1 .. cardinality(v_languages) LOOP
-        v_question := kbsearch.parse_kb_query_v1(p_query_text, v_languages[i]);
-        IF i = 1 AND jsonb_array_length(v_question.operators) > 32 THEN
-            RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_question.operators)
-                USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_question.operators), 'maximum_operators', 32)::text,
-                    HINT = 'Leave some out, or take their quotation marks and minus signs away.';
-        END IF;
-        IF v_tags[i] <> '' THEN
-            v_question.lexemes := ARRAY(SELECT u.lexeme || v_tags[i] FROM unnest(v_question.lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
-        END IF;
-        IF v_named IS NULL OR v_named = v_languages[i] THEN
-            v_plan.languages := v_plan.languages || kbsearch.name_kb_language_v1(v_languages[i]);
-            v_plan.lexemes := v_plan.lexemes || v_question.lexemes;
-            v_term_counts := v_term_counts || v_question.term_counts;
-            v_forms := v_forms || v_question.forms;
-            v_corpora := v_corpora || array_fill(i, ARRAY[cardinality(v_question.lexemes)]);
-            v_reasons := v_reasons || v_question.reason;
-        END IF;
-        v_plan.ignored := v_question.ignored;
-        IF v_question.operators <> '[]' THEN
-            -- they hold in every language, also where one is named
-            v_operators := v_operators || (SELECT jsonb_agg(o.element || jsonb_build_object('corpus', i)) FROM jsonb_array_elements(v_question.operators) AS o (element));
-        END IF;
-    END LOOP;
+    v_question := kbsearch.analyze_kb_question_v1(p_query_text, v_plan.configurations, v_plan.tags, v_named);
+    IF v_question.operator_count > 32 THEN
+        RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', v_question.operator_count
+            USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', v_question.operator_count, 'maximum_operators', 32)::text,
+                HINT = 'Leave some out, or take their quotation marks and minus signs away.';
+    END IF;
+    v_plan.languages := v_question.languages;
+    v_plan.lexemes := v_question.lexemes;
+    v_plan.term_counts := v_question.term_counts;
+    v_plan.corpora := v_question.corpora;
+    v_plan.operators := v_question.operators;
+    v_plan.ignored := v_question.ignored;
 
     -- space and embedding
     IF v_plan.space_id IS NOT NULL AND v_dimensions IS NULL THEN
@@ -2304,7 +2459,7 @@ BEGIN
     v_plan.vector_reason := CASE WHEN v_plan.fusion = 'keyword' THEN 'not_in_fusion' WHEN p_query_embedding IS NULL THEN 'no_embedding' END;
     v_plan.keyword_reason := CASE
         WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion'
-        WHEN cardinality(v_plan.lexemes) = 0 THEN v_reasons[1]
+        ELSE v_question.reason
     END;
     IF v_plan.vector_reason IS NOT NULL AND v_plan.keyword_reason IS NOT NULL THEN
         RAISE EXCEPTION 'nothing to search with: vector leg %, keyword leg %', v_plan.vector_reason, v_plan.keyword_reason
@@ -2315,12 +2470,12 @@ BEGIN
 
     -- cursor
     v_digest := kbsearch.digest_kb_request_v1(
-        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory, kbsearch.name_kb_language_v1(v_named)), p_query_embedding
+        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory, CASE WHEN v_named IS NOT NULL THEN kbsearch.name_kb_language_v1(v_named) END), p_query_embedding
     );
     IF p_cursor IS NOT NULL THEN
         v_reason := CASE
             WHEN
-                v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_languages, NULL) IS NOT NULL
+                v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
                 OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,18}(,[0-9]{1,18})*)?$'
                 OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
@@ -2337,7 +2492,7 @@ BEGIN
         END IF;
         v_plan.uses_vector := v_parts[5] LIKE 'v%';
         v_plan.uses_keyword := v_parts[5] LIKE '%k';
-        v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_chunk_counts) AS c (chunk_count));
+        v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts) AS c (chunk_count));
         v_plan.document_frequencies := string_to_array(v_parts[7], ',')::bigint[];
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
@@ -2348,7 +2503,7 @@ BEGIN
         INTO v_plan.chunk_total, v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
         LEFT JOIN kbsearch.count_kb_documents_v1(p_org_id, v_plan.lexemes) AS d ON d.lexeme = q.lexeme;
-        v_chunk_counts[1] := v_plan.chunk_total - coalesce((SELECT sum(c.chunk_count) FROM unnest(v_chunk_counts[2:]) AS c (chunk_count)), 0);
+        v_plan.chunk_counts[1] := v_plan.chunk_total - coalesce((SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts[2:]) AS c (chunk_count)), 0);
     END IF;
 
     -- words that the corpus knows, and what they weigh
@@ -2358,7 +2513,7 @@ BEGIN
         coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false)
     INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.dense
     FROM kbsearch.weigh_kb_terms_v1(
-        v_plan.lexemes, v_term_counts, v_forms, v_corpora, v_plan.document_frequencies, v_chunk_counts, v_plan.counts_terms
+        v_plan.lexemes, v_plan.term_counts, v_question.forms, v_plan.corpora, v_plan.document_frequencies, v_plan.chunk_counts, v_plan.counts_terms
     ) AS t;
     IF v_plan.keyword_reason IS NULL AND cardinality(v_plan.known_lexemes) = 0 THEN
         v_plan.keyword_reason := 'no_known_words';
@@ -2376,22 +2531,12 @@ BEGIN
     END IF;
 
     -- articles that pass the filters
-    IF v_operators <> '[]' THEN
-        FOR v_operator IN
-            SELECT jsonb_build_object('shape', min(o.element ->> 'shape'), 'sequences', jsonb_agg(o.element ORDER BY o.element -> 'corpus'))
-            FROM jsonb_array_elements(v_operators) AS o (element)
-            GROUP BY o.element -> 'n'
-        LOOP
-            SELECT coalesce(array_agg(f.article_id), '{}') INTO v_found
-            FROM jsonb_array_elements(v_operator -> 'sequences') AS s (element)
-            CROSS JOIN LATERAL kbsearch.find_kb_phrase_v1(
-                p_org_id, v_languages[(s.element -> 'corpus')::integer], s.element ->> 'words',
-                ARRAY(SELECT (w.lexeme || v_tags[(s.element -> 'corpus')::integer]) COLLATE "C" FROM jsonb_array_elements_text(s.element -> 'lexemes') AS w (lexeme))
-            ) AS f;
-            IF v_operator ->> 'shape' = 'phrase' THEN
-                v_required := CASE WHEN v_required IS NULL THEN v_found ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_found)) END;
+    IF v_plan.operators <> '[]' THEN
+        FOR v_operator IN SELECT f.shape, f.article_ids FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags) AS f LOOP
+            IF v_operator.shape = 'phrase' THEN
+                v_required := CASE WHEN v_required IS NULL THEN v_operator.article_ids ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_operator.article_ids)) END;
             ELSE
-                v_excluded := v_excluded || v_found;
+                v_excluded := v_excluded || v_operator.article_ids;
             END IF;
         END LOOP;
     END IF;
@@ -2399,12 +2544,14 @@ BEGIN
         v_plan.allowed := kbsearch.select_kb_articles_v1(p_org_id, p_kinds, p_metadata, v_required, v_excluded);
     END IF;
 
+    v_plan.vector_unit := CASE WHEN v_plan.uses_keyword THEN v_plan.vector_weight ELSE 1 END * 1000;
+    v_plan.keyword_unit := CASE WHEN v_plan.uses_vector THEN v_plan.keyword_weight ELSE 1 END * 1e9 / v_plan.keyword_bound;
     v_plan.cursor_prefix := concat_ws(
         ' ', '1', p_org_id, v_plan.profile, v_digest,
         CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END,
         (
             SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
-            FROM unnest(v_tags, v_chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
+            FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
             WHERE c.n = 1 OR c.chunk_count > 0
         ),
         array_to_string(v_plan.document_frequencies, ',')
@@ -2535,11 +2682,13 @@ CREATE TABLE kbsearch.kb_builtin_profiles (
     vector_weight double precision NOT NULL,
     keyword_weight double precision NOT NULL,
     rrf_k integer DEFAULT 60 NOT NULL,
+    kind_quota jsonb,
     description text DEFAULT ''::text NOT NULL,
     CONSTRAINT kb_builtin_profiles_check CHECK (((fusion <> 'weighted'::text) OR ((vector_weight + keyword_weight) = (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
     CONSTRAINT kb_builtin_profiles_fusion_check CHECK ((fusion = ANY (ARRAY['weighted'::text, 'rrf'::text, 'vector'::text, 'keyword'::text]))),
     CONSTRAINT kb_builtin_profiles_keyword_weight_check CHECK (((keyword_weight >= (0)::double precision) AND (keyword_weight <= (1)::double precision))),
+    CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK ((jsonb_typeof(kind_quota) = 'object'::text)),
     CONSTRAINT kb_builtin_profiles_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
     CONSTRAINT kb_builtin_profiles_rrf_k_check CHECK (((rrf_k >= 1) AND (rrf_k <= 10000))),
     CONSTRAINT kb_builtin_profiles_scorer_check CHECK ((scorer = ANY (ARRAY['bm25'::text, 'term_count'::text]))),
@@ -2579,6 +2728,10 @@ COMMENT ON COLUMN kbsearch.kb_builtin_profiles.keyword_weight IS 'Weight of the 
 
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.rrf_k IS 'The k of rrf, 1 … 10000.';
 
+-- Name: COLUMN kb_builtin_profiles.kind_quota; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.kind_quota IS 'Quota of searches that give none; NULL: no quota.';
+
 -- Name: COLUMN kb_builtin_profiles.description; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.description IS 'For people.';
@@ -2594,12 +2747,14 @@ CREATE TABLE kbsearch.kb_ranking_profiles (
     vector_weight double precision CONSTRAINT kb_builtin_profiles_vector_weight_not_null NOT NULL,
     keyword_weight double precision CONSTRAINT kb_builtin_profiles_keyword_weight_not_null NOT NULL,
     rrf_k integer DEFAULT 60 CONSTRAINT kb_builtin_profiles_rrf_k_not_null NOT NULL,
+    kind_quota jsonb,
     description text DEFAULT ''::text CONSTRAINT kb_builtin_profiles_description_not_null NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT kb_builtin_profiles_check CHECK (((fusion <> 'weighted'::text) OR ((vector_weight + keyword_weight) = (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
     CONSTRAINT kb_builtin_profiles_fusion_check CHECK ((fusion = ANY (ARRAY['weighted'::text, 'rrf'::text, 'vector'::text, 'keyword'::text]))),
     CONSTRAINT kb_builtin_profiles_keyword_weight_check CHECK (((keyword_weight >= (0)::double precision) AND (keyword_weight <= (1)::double precision))),
+    CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK ((jsonb_typeof(kind_quota) = 'object'::text)),
     CONSTRAINT kb_builtin_profiles_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
     CONSTRAINT kb_builtin_profiles_rrf_k_check CHECK (((rrf_k >= 1) AND (rrf_k <= 10000))),
     CONSTRAINT kb_builtin_profiles_scorer_check CHECK ((scorer = ANY (ARRAY['bm25'::text, 'term_count'::text]))),
@@ -2643,6 +2798,10 @@ COMMENT ON COLUMN kbsearch.kb_ranking_profiles.keyword_weight IS 'Weight of the 
 
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.rrf_k IS 'The k of rrf, 1 … 10000.';
 
+-- Name: COLUMN kb_ranking_profiles.kind_quota; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.kind_quota IS 'Quota of searches that give none; NULL: no quota.';
+
 -- Name: COLUMN kb_ranking_profiles.description; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.description IS 'For people.';
@@ -2653,7 +2812,7 @@ COMMENT ON COLUMN kbsearch.kb_ranking_profiles.created_at IS 'When it was made.'
 
 -- Name: resolve_kb_profile_v1(bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) RETURNS TABLE(profile text, fusion text, scorer text, vector_weight double precision, keyword_weight double precision, rrf_k integer)
+CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) RETURNS TABLE(profile text, fusion text, scorer text, vector_weight double precision, keyword_weight double precision, rrf_k integer, kind_quota jsonb)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT ((p.name || '@'::text) || p.version),
@@ -2661,14 +2820,16 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
      p.scorer,
      p.vector_weight,
      p.keyword_weight,
-     p.rrf_k
+     p.rrf_k,
+     p.kind_quota
     FROM ( SELECT b.name,
              b.version,
              b.fusion,
              b.scorer,
              b.vector_weight,
              b.keyword_weight,
-             b.rrf_k
+             b.rrf_k,
+             b.kind_quota
             FROM kbsearch.kb_builtin_profiles b
          UNION ALL
           SELECT r.name,
@@ -2677,7 +2838,8 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
              r.scorer,
              r.vector_weight,
              r.keyword_weight,
-             r.rrf_k
+             r.rrf_k,
+             r.kind_quota
             FROM kbsearch.kb_ranking_profiles r
            WHERE (r.org_id = resolve_kb_profile_v1.p_org_id)) p
    WHERE ((resolve_kb_profile_v1.p_profile ~ '^[a-z][a-z0-9_]{0,62}(@[1-9][0-9]{0,8})?$'::text) AND (p.name = split_part(resolve_kb_profile_v1.p_profile, '@'::text, 1)) AND ((p.version)::text = COALESCE(NULLIF(split_part(resolve_kb_profile_v1.p_profile, '@'::text, 2), ''::text), '1'::text)));
@@ -2703,8 +2865,6 @@ DECLARE
     v_total bigint;
     v_last_place bigint;
     v_last_cursor text;
-    v_embedded bigint;
-    v_without_direction bigint;
 BEGIN
     v_plan := kbsearch.prepare_kb_search_v1(
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata,
@@ -2725,10 +2885,6 @@ BEGIN
             v_last_place := v_total;
         END IF;
     END IF;
-    IF v_plan.uses_vector THEN
-        SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
-        FROM kbsearch.count_kb_embeddings_v1(p_org_id, v_plan.space_id) AS c;
-    END IF;
     RETURN jsonb_build_object(
         'items', coalesce(v_items, '[]'),
         'next_cursor', CASE WHEN v_last_place < v_total THEN v_last_cursor END,
@@ -2739,29 +2895,7 @@ BEGIN
         'function', 'search_kb_hybrid_page_v1',
         'function_version', 1,
         'verdict', NULL,
-        'legs', jsonb_build_object(
-            'vector', jsonb_build_object(
-                'takes_part', v_plan.uses_vector,
-                'reason', v_plan.vector_reason,
-                'chunks_without_embedding', greatest(0, v_plan.chunk_total - v_embedded),
-                'chunks_without_direction', v_without_direction
-            ),
-            'keyword', jsonb_build_object(
-                'takes_part', v_plan.uses_keyword,
-                'reason', v_plan.keyword_reason,
-                'languages', to_jsonb(v_plan.languages),
-                'words', to_jsonb(ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(v_plan.known_lexemes) AS k (lexeme) ORDER BY word)),
-                'unknown_words', coalesce((
-                    -- of the language that knows most of them
-                    SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0), '{}'))
-                    FROM unnest(v_plan.lexemes, v_plan.document_frequencies) AS q (lexeme, document_frequency)
-                    GROUP BY substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31)))
-                    ORDER BY count(*) FILTER (WHERE q.document_frequency > 0) DESC, substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31))) COLLATE "C" ASC
-                    LIMIT 1
-                ), '[]'),
-                'ignored', to_jsonb(v_plan.ignored)
-            )
-        )
+        'legs', kbsearch.describe_kb_legs_v1(v_plan)
     );
 END
 $$;
@@ -2778,7 +2912,7 @@ p_limit: Number of articles, 0 … 1000.
 p_offset: Number of articles to skip, 0 or more; not together with a cursor.
 p_cursor: The cursor of a row of the same request: the rows after it. Everything but p_limit must be as in that request.
 p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
-p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: no quota.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: the profile''s, if it has one; {}: no quota.
 p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
@@ -2849,7 +2983,7 @@ p_limit: Number of articles, 0 … 1000.
 p_offset: Number of articles to skip, 0 or more; not together with a cursor.
 p_cursor: The cursor of a row of the same request: the rows after it. Everything but p_limit must be as in that request.
 p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
-p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: no quota.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: the profile''s, if it has one; {}: no quota.
 p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).

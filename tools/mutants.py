@@ -37,7 +37,9 @@ PREPARE = "functions/search/prepare_kb_search_v1.sql"
 LIST = "functions/search/list_kb_results_v1.sql"
 DIGEST = "functions/search/digest_kb_request_v1.sql"
 WEIGHTED = "functions/fuse/fuse_kb_weighted_v1.sql"
-RRF = "functions/fuse/fuse_kb_rrf_v1.sql"
+LEGS = "functions/fuse/rank_kb_legs_v1.sql"
+CANDIDATES = "functions/fuse/list_kb_candidates_v1.sql"
+QUESTION = "functions/text/analyze_kb_question_v1.sql"
 VECTOR = "functions/retrieve/match_kb_vector_v1.sql"
 WEIGH = "functions/retrieve/weigh_kb_terms_v1.sql"
 DOCUMENTS = "functions/retrieve/count_kb_documents_v1.sql"
@@ -127,21 +129,23 @@ MUTANTS = (
         "chunk tie-break dropped",
         (
             Edit(
-                RANK,
+                CANDIDATES,
                 "ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC",
                 "ORDER BY f.article_id ASC, f.score DESC",
             ),
         ),
     ),
-    Mutant("DISTINCT ON dropped", (Edit(RANK, "SELECT DISTINCT ON (article_id) f.article_id", "SELECT f.article_id"),)),
+    Mutant(
+        "DISTINCT ON dropped",
+        (Edit(CANDIDATES, "SELECT DISTINCT ON (f.article_id) f.article_id", "SELECT f.article_id"),),
+    ),
     Mutant(
         "chunks limited before collapse",
         (
             Edit(
-                RANK,
-                "FROM fused AS f\n",
-                "FROM (SELECT l.article_id, l.chunk_id, l.score, l.similarity, l.raw FROM fused AS l "
-                "ORDER BY l.score DESC, l.chunk_id ASC LIMIT p_limit + p_offset) AS f\n",
+                CANDIDATES,
+                "WHERE p_fusion = 'rrf'\n        ) AS f\n",
+                "WHERE p_fusion = 'rrf'\n            ORDER BY score DESC, chunk_id ASC LIMIT 12\n        ) AS f\n",
             ),
         ),
     ),
@@ -161,13 +165,14 @@ MUTANTS = (
             Edit(
                 RANK,
                 "FROM candidates AS c\n            INNER JOIN kbsearch.kb_articles",
-                "FROM fused AS c\n            INNER JOIN kbsearch.kb_articles",
+                "FROM kbsearch.fuse_kb_weighted_v1(v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, "
+                "v_uses_vector, v_uses_keyword, v_dense, v_vector_unit, v_keyword_unit) AS c\n            INNER JOIN kbsearch.kb_articles",
             ),
         ),
     ),
     Mutant(
         "rank() became row_number()",
-        (Edit(RRF, "rank() OVER (ORDER BY b.score DESC)", "row_number() OVER (ORDER BY b.score DESC)", times=2),),
+        (Edit(LEGS, "rank() OVER (ORDER BY b.score DESC)", "row_number() OVER (ORDER BY b.score DESC)", times=2),),
     ),
     Mutant(
         "candidate cut that grows with the page",
@@ -193,7 +198,7 @@ MUTANTS = (
         "similarity not rounded",
         (
             Edit(VECTOR, "1000000::double precision)::integer", "1000000000::double precision)::integer"),
-            Edit(RANK, "vector_weight ELSE 1 END * 1000", "vector_weight ELSE 1 END"),
+            Edit(PREPARE, "vector_weight ELSE 1 END * 1000", "vector_weight ELSE 1 END"),
             Edit(LIST, "r.similarity / 1e6::double precision", "r.similarity / 1e9::double precision"),
         ),
     ),
@@ -201,14 +206,14 @@ MUTANTS = (
         "missing leg counted 0",
         (
             Edit(
-                RANK,
-                "CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000",
-                "p_plan.vector_weight * 1000",
+                PREPARE,
+                "CASE WHEN v_plan.uses_keyword THEN v_plan.vector_weight ELSE 1 END * 1000",
+                "v_plan.vector_weight * 1000",
             ),
             Edit(
-                RANK,
-                "CASE WHEN p_plan.uses_vector THEN p_plan.keyword_weight ELSE 1 END * 1e9",
-                "p_plan.keyword_weight * 1e9",
+                PREPARE,
+                "CASE WHEN v_plan.uses_vector THEN v_plan.keyword_weight ELSE 1 END * 1e9",
+                "v_plan.keyword_weight * 1e9",
             ),
         ),
     ),
@@ -290,8 +295,8 @@ MUTANTS = (
         (
             Edit(
                 PREPARE,
-                "        v_chunk_counts[1] := v_plan.chunk_total - coalesce(",
-                "        v_chunk_counts[1] := v_plan.chunk_total - 0 * coalesce(",
+                "        v_plan.chunk_counts[1] := v_plan.chunk_total - coalesce(",
+                "        v_plan.chunk_counts[1] := v_plan.chunk_total - 0 * coalesce(",
             ),
         ),
     ),
@@ -299,9 +304,9 @@ MUTANTS = (
         "phrases hold in the named language only",
         (
             Edit(
-                PREPARE,
-                "IF v_question.operators <> '[]' THEN",
-                "IF v_question.operators <> '[]' AND (v_named IS NULL OR v_named = v_languages[i]) THEN",
+                QUESTION,
+                "IF operator_count > 0 THEN",
+                "IF operator_count > 0 AND (p_named IS NULL OR p_named = p_configurations[i]) THEN",
             ),
         ),
     ),

@@ -40,6 +40,7 @@ CREATE TABLE kbsearch.kb_builtin_profiles (
     vector_weight double precision NOT NULL CHECK (vector_weight >= 0 AND vector_weight <= 1),
     keyword_weight double precision NOT NULL CHECK (keyword_weight >= 0 AND keyword_weight <= 1),
     rrf_k integer NOT NULL DEFAULT 60 CHECK (rrf_k BETWEEN 1 AND 10000),
+    kind_quota jsonb CHECK (jsonb_typeof(kind_quota) = 'object'),
     description text NOT NULL DEFAULT '',
     PRIMARY KEY (name, version),
     CHECK (fusion <> 'weighted' OR vector_weight + keyword_weight = 1),

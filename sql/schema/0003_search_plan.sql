@@ -12,14 +12,22 @@ CREATE TYPE kbsearch.kb_search_plan AS (
     vector_reason text,
     uses_keyword boolean,
     keyword_reason text,
-    languages text [],
+    configurations regconfig [],
+    tags text [],
+    chunk_counts bigint [],
+    languages regconfig [],
     lexemes text [],
+    term_counts bigint [],
+    corpora integer [],
     document_frequencies bigint [],
     chunk_total bigint,
     known_lexemes text [],
     term_weights double precision [],
     keyword_bound double precision,
+    vector_unit double precision,
+    keyword_unit double precision,
     dense boolean,
+    operators jsonb,
     ignored text [],
     allowed bigint [],
     kind_quota jsonb,
@@ -32,4 +40,4 @@ CREATE TYPE kbsearch.kb_search_plan AS (
     cursor_prefix text
 );
 COMMENT ON TYPE kbsearch.kb_search_plan IS
-'A checked search request. languages: those that its words are analysed in; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; allowed: articles that pass the filters, NULL for all; after_score: billionths.';
+'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths.';

@@ -67,6 +67,7 @@ COMMENT ON COLUMN kbsearch.kb_builtin_profiles.scorer IS 'Keyword scorer: bm25 o
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.vector_weight IS 'Weight of the vector leg, 0 … 1.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.keyword_weight IS 'Weight of the keyword leg, 0 … 1.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.rrf_k IS 'The k of rrf, 1 … 10000.';
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.kind_quota IS 'Quota of searches that give none; NULL: no quota.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.description IS 'For people.';
 
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.org_id IS 'The organisation that it is of.';
@@ -77,6 +78,7 @@ COMMENT ON COLUMN kbsearch.kb_ranking_profiles.scorer IS 'Keyword scorer: bm25 o
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.vector_weight IS 'Weight of the vector leg, 0 … 1.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.keyword_weight IS 'Weight of the keyword leg, 0 … 1.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.rrf_k IS 'The k of rrf, 1 … 10000.';
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.kind_quota IS 'Quota of searches that give none; NULL: no quota.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.description IS 'For people.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.created_at IS 'When it was made.';
 

@@ -157,7 +157,9 @@ def test_functions_call_no_function_that_is_not_installed_by_a_file(shared_datab
 def test_ranking_collapses_to_articles_and_ends_in_the_total_order(name: str) -> None:
     (file,) = (file for file in FUNCTIONS if file.stem == name)
     body = code(file.read_text(encoding="utf-8")).split("COMMENT ON")[0]
-    assert "DISTINCT ON (article_id)" in body
+    (candidates,) = (file for file in FUNCTIONS if file.stem == "list_kb_candidates_v1")
+    assert "DISTINCT ON (f.article_id)" in code(candidates.read_text(encoding="utf-8"))
+    assert "list_kb_candidates_v1(" in body
     assert re.search(r"ORDER BY score DESC, article_id ASC;\s*END\s*\$\$;\s*$", body)
 
 
@@ -184,7 +186,7 @@ def test_search_functions_write_nothing(shared_database: str) -> None:
 
 
 ARGUMENTS = (
-    "p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, "
+    "p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_limit bigint DEFAULT 10, "
     "p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], "
     "p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, "
     "p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, "

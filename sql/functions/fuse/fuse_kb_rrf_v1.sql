@@ -1,58 +1,35 @@
--- Reciprocal rank fusion (Cormack, Clarke and Buettcher 2009) over articles. Ranks are competition ranks: articles that tie in a leg share one,
--- so no id enters a score. Each leg is collapsed to articles before it is ranked. PL/pgSQL, so that it is not inlined into the ranking: a plan that
--- holds its branches too would be started by every other search as well.
+-- Reciprocal rank fusion (Cormack, Clarke and Buettcher 2009) over articles.
 CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(
     p_org_id bigint, p_space_id bigint, p_embedding vector, p_lexemes text [], p_term_weights double precision [], p_counts_terms boolean,
     p_allowed bigint [], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean,
     p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision
 ) RETURNS TABLE (article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE
-SET search_path = pg_catalog, kbsearch, pg_temp
-SET plan_cache_mode = force_generic_plan
-AS $$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-    WITH vector_best AS (
-        SELECT DISTINCT ON (v.article_id) v.article_id, v.chunk_id, v.score, v.similarity
-        FROM kbsearch.fuse_kb_weighted_v1(
-            p_org_id, p_space_id, p_embedding, NULL, NULL, false, p_allowed, p_uses_vector, false, false, 1, 0
-        ) AS v
-        ORDER BY v.article_id ASC, v.score DESC, v.chunk_id ASC
-    ),
-    keyword_best AS (
-        SELECT DISTINCT ON (k.article_id) k.article_id, k.chunk_id, k.score, k.raw
-        FROM kbsearch.fuse_kb_weighted_v1(
-            p_org_id, NULL, NULL, p_lexemes, p_term_weights, p_counts_terms, p_allowed, false, p_uses_keyword, p_dense, 0, 1e9::double precision / p_keyword_bound
-        ) AS k
-        ORDER BY k.article_id ASC, k.score DESC, k.chunk_id ASC
-    ),
-    ranked AS (
-        SELECT
-            coalesce(v.article_id, k.article_id) AS article_id,
-            v.chunk_id AS vector_chunk_id,
-            k.chunk_id AS keyword_chunk_id,
-            coalesce(round(1e9::double precision * p_vector_weight / (p_rrf_k + v.leg_rank))::bigint, 0) AS vector_part,
-            coalesce(round(1e9::double precision * p_keyword_weight / (p_rrf_k + k.leg_rank))::bigint, 0) AS keyword_part,
-            v.similarity,
-            k.raw
-        FROM (SELECT b.article_id, b.chunk_id, b.similarity, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM vector_best AS b) AS v
-        FULL JOIN (SELECT b.article_id, b.chunk_id, b.raw, rank() OVER (ORDER BY b.score DESC) AS leg_rank FROM keyword_best AS b) AS k
-            ON k.article_id = v.article_id
-    )
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
     SELECT
         r.article_id,
         CASE
             WHEN r.vector_part > r.keyword_part THEN r.vector_chunk_id
             WHEN r.vector_part < r.keyword_part THEN r.keyword_chunk_id
             ELSE least(r.vector_chunk_id, r.keyword_chunk_id)
-        END,
-        r.vector_part + r.keyword_part,
+        END AS chunk_id,
+        r.vector_part + r.keyword_part AS score,
         r.similarity,
         r.raw
-    FROM ranked AS r;
-END
-$$;
+    FROM (
+        SELECT
+            l.article_id,
+            l.vector_chunk_id,
+            l.keyword_chunk_id,
+            kbsearch.rrf_part_v1(p_vector_weight, p_rrf_k, l.vector_rank) AS vector_part,
+            kbsearch.rrf_part_v1(p_keyword_weight, p_rrf_k, l.keyword_rank) AS keyword_part,
+            l.similarity,
+            l.raw
+        FROM kbsearch.rank_kb_legs_v1(
+            p_org_id, p_space_id, p_embedding, p_lexemes, p_term_weights, p_counts_terms, p_allowed, p_uses_vector, p_uses_keyword, p_dense, p_keyword_bound
+        ) AS l
+    ) AS r;
+END;
 COMMENT ON FUNCTION kbsearch.fuse_kb_rrf_v1(
     bigint, bigint, vector, text [], double precision [], boolean, bigint [], boolean, boolean, boolean, double precision, double precision, integer, double precision
 ) IS

@@ -1,6 +1,6 @@
 CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(
     p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25', p_vector_weight double precision DEFAULT 0.5,
-    p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60
+    p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60, p_kind_quota jsonb DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -23,6 +23,7 @@ BEGIN
         WHEN p_fusion = 'weighted' AND p_vector_weight + p_keyword_weight <> 1 THEN 'the weights do not add up to 1'
         WHEN p_fusion = 'rrf' AND (p_vector_weight = 0 OR p_keyword_weight = 0) THEN 'a weight is 0'
         WHEN p_rrf_k IS NULL OR p_rrf_k NOT BETWEEN 1 AND 10000 THEN 'rrf_k is not from 1 to 10000'
+        WHEN NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN 'the quota is not an object of whole numbers from 0 to 999999999'
     END;
     IF v_problem IS NOT NULL THEN
         RAISE EXCEPTION 'the ranking profile cannot be made: %', v_problem
@@ -31,12 +32,12 @@ BEGIN
     END IF;
     PERFORM FROM kbsearch.organizations AS o WHERE o.id = p_org_id FOR NO KEY UPDATE;
     SELECT coalesce(max(r.version), 0) + 1 INTO v_version FROM kbsearch.kb_ranking_profiles AS r WHERE r.org_id = p_org_id AND r.name = p_name;
-    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k)
-    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k);
+    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota)
+    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k, p_kind_quota);
     RETURN p_name || '@' || v_version;
 END
 $$;
-COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer) IS
+COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer, jsonb) IS
 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
 
 Arguments:
@@ -47,6 +48,7 @@ p_scorer: Keyword scorer: bm25, or term_count (a point for every distinct word o
 p_vector_weight: Weight of the vector leg, 0 … 1; for weighted both add up to 1; for rrf neither is 0.
 p_keyword_weight: Weight of the keyword leg, 0 … 1.
 p_rrf_k: The k of rrf''s weight / (k + rank), 1 … 10000.
+p_kind_quota: Quota of searches that give none: {"kind": most articles, "*": of kinds not named}. NULL: no quota.
 
 Returns: name@version.
 

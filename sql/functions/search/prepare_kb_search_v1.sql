@@ -15,9 +15,6 @@ AS $$
 DECLARE
     v_plan kbsearch.kb_search_plan;
     v_reference_length integer;
-    v_languages regconfig[];
-    v_tags text[];
-    v_chunk_counts bigint[];
     v_named regconfig;
     v_profile text;
     v_scorer text;
@@ -25,17 +22,11 @@ DECLARE
     v_dimensions integer;
     v_given integer;
     v_question record;
-    v_term_counts bigint[] := '{}';
-    v_forms text[] := '{}';
-    v_corpora integer[] := '{}';
-    v_reasons text[] := '{}';
     v_reason text;
-    v_operators jsonb := '[]';
-    v_operator jsonb;
+    v_operator record;
     v_digest text;
     v_payload text;
     v_parts text[];
-    v_found bigint[];
     v_required bigint[];
     v_excluded bigint[];
 BEGIN
@@ -43,10 +34,10 @@ BEGIN
     SELECT
         o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
-        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k
+        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota
     INTO
-        v_plan.org_id, v_languages, v_tags, v_chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
-        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k
+        v_plan.org_id, v_plan.configurations, v_plan.tags, v_plan.chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
+        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota
     FROM kbsearch.organizations AS o
     CROSS JOIN LATERAL (
         SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
@@ -90,13 +81,7 @@ BEGIN
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_metadata', 'given', jsonb_typeof(p_metadata))::text,
                 HINT = 'Pass {"key": value} for articles whose metadata contains it, or an array of such objects for any of them.';
     END IF;
-    IF p_kind_quota IS NOT NULL AND (
-        jsonb_typeof(p_kind_quota) <> 'object'
-        OR EXISTS (
-            SELECT 1 FROM jsonb_each(CASE jsonb_typeof(p_kind_quota) WHEN 'object' THEN p_kind_quota ELSE '{}' END) AS q (kind, quota)
-            WHERE jsonb_typeof(q.quota) <> 'number' OR q.quota::text !~ '^[0-9]{1,9}$'
-        )
-    ) THEN
+    IF NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN
         RAISE EXCEPTION 'p_kind_quota is not an object of whole numbers from 0 to 999999999'
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'given', p_kind_quota)::text,
                 HINT = 'Pass for instance {"policy": 3, "faq": 2, "*": 0}; "*" is for kinds that are not named.';
@@ -106,7 +91,7 @@ BEGIN
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_min_score', 'given', 'NaN')::text,
                 HINT = 'Pass a score, 0 to 1 for the default profile, or NULL for no floor.';
     END IF;
-    v_plan.kind_quota := nullif(p_kind_quota, '{}');
+    v_plan.kind_quota := nullif(coalesce(p_kind_quota, v_plan.kind_quota), '{}');
     v_plan.min_score := p_min_score;
 
     -- profile
@@ -139,43 +124,31 @@ BEGIN
             SELECT
                 array_agg(CASE WHEN c.n = 1 THEN '' ELSE convert_from(decode(split_part(c.corpus, ':', 1), 'hex'), 'UTF8') END ORDER BY c.n),
                 array_agg(split_part(c.corpus, ':', CASE WHEN c.n = 1 THEN 1 ELSE 2 END)::bigint ORDER BY c.n)
-            INTO v_tags, v_chunk_counts
+            INTO v_plan.tags, v_plan.chunk_counts
             FROM string_to_table(v_parts[6], ',') WITH ORDINALITY AS c (corpus, n);
         END IF;
     END IF;
-    v_tags[1] := '';
-    IF cardinality(v_tags) > 1 THEN
-        v_languages := v_languages || ARRAY(SELECT kbsearch.find_kb_language_v1(substr(u.tag, 2)) FROM unnest(v_tags[2:]) WITH ORDINALITY AS u (tag, n) ORDER BY u.n);
+    v_plan.tags[1] := '';
+    IF cardinality(v_plan.tags) > 1 THEN
+        v_plan.configurations := v_plan.configurations || ARRAY(SELECT kbsearch.find_kb_language_v1(substr(u.tag, 2)) FROM unnest(v_plan.tags[2:]) WITH ORDINALITY AS u (tag, n) ORDER BY u.n);
     END IF;
-    IF v_named <> ALL (v_languages) THEN
-        v_languages := v_languages || v_named;
-        v_tags := v_tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
-        v_chunk_counts := v_chunk_counts || 0::bigint;
+    IF v_named <> ALL (v_plan.configurations) THEN
+        v_plan.configurations := v_plan.configurations || v_named;
+        v_plan.tags := v_plan.tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
+        v_plan.chunk_counts := v_plan.chunk_counts || 0::bigint;
     END IF;
-    FOR i IN 1 .. cardinality(v_languages) LOOP
-        v_question := kbsearch.parse_kb_query_v1(p_query_text, v_languages[i]);
-        IF i = 1 AND jsonb_array_length(v_question.operators) > 32 THEN
-            RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', jsonb_array_length(v_question.operators)
-                USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', jsonb_array_length(v_question.operators), 'maximum_operators', 32)::text,
-                    HINT = 'Leave some out, or take their quotation marks and minus signs away.';
-        END IF;
-        IF v_tags[i] <> '' THEN
-            v_question.lexemes := ARRAY(SELECT u.lexeme || v_tags[i] FROM unnest(v_question.lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
-        END IF;
-        IF v_named IS NULL OR v_named = v_languages[i] THEN
-            v_plan.languages := v_plan.languages || kbsearch.name_kb_language_v1(v_languages[i]);
-            v_plan.lexemes := v_plan.lexemes || v_question.lexemes;
-            v_term_counts := v_term_counts || v_question.term_counts;
-            v_forms := v_forms || v_question.forms;
-            v_corpora := v_corpora || array_fill(i, ARRAY[cardinality(v_question.lexemes)]);
-            v_reasons := v_reasons || v_question.reason;
-        END IF;
-        v_plan.ignored := v_question.ignored;
-        IF v_question.operators <> '[]' THEN
-            -- they hold in every language, also where one is named
-            v_operators := v_operators || (SELECT jsonb_agg(o.element || jsonb_build_object('corpus', i)) FROM jsonb_array_elements(v_question.operators) AS o (element));
-        END IF;
-    END LOOP;
+    v_question := kbsearch.analyze_kb_question_v1(p_query_text, v_plan.configurations, v_plan.tags, v_named);
+    IF v_question.operator_count > 32 THEN
+        RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', v_question.operator_count
+            USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', v_question.operator_count, 'maximum_operators', 32)::text,
+                HINT = 'Leave some out, or take their quotation marks and minus signs away.';
+    END IF;
+    v_plan.languages := v_question.languages;
+    v_plan.lexemes := v_question.lexemes;
+    v_plan.term_counts := v_question.term_counts;
+    v_plan.corpora := v_question.corpora;
+    v_plan.operators := v_question.operators;
+    v_plan.ignored := v_question.ignored;
 
     -- space and embedding
     IF v_plan.space_id IS NOT NULL AND v_dimensions IS NULL THEN
@@ -201,7 +174,7 @@ BEGIN
     v_plan.vector_reason := CASE WHEN v_plan.fusion = 'keyword' THEN 'not_in_fusion' WHEN p_query_embedding IS NULL THEN 'no_embedding' END;
     v_plan.keyword_reason := CASE
         WHEN v_plan.fusion = 'vector' THEN 'not_in_fusion'
-        WHEN cardinality(v_plan.lexemes) = 0 THEN v_reasons[1]
+        ELSE v_question.reason
     END;
     IF v_plan.vector_reason IS NOT NULL AND v_plan.keyword_reason IS NOT NULL THEN
         RAISE EXCEPTION 'nothing to search with: vector leg %, keyword leg %', v_plan.vector_reason, v_plan.keyword_reason
@@ -212,12 +185,12 @@ BEGIN
 
     -- cursor
     v_digest := kbsearch.digest_kb_request_v1(
-        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory, kbsearch.name_kb_language_v1(v_named)), p_query_embedding
+        jsonb_build_array(p_query_text, v_plan.lexemes, v_reference_length, p_kinds, v_plan.kind_quota, p_metadata, p_min_score, v_plan.profile, v_plan.space_id, p_exploratory, CASE WHEN v_named IS NOT NULL THEN kbsearch.name_kb_language_v1(v_named) END), p_query_embedding
     );
     IF p_cursor IS NOT NULL THEN
         v_reason := CASE
             WHEN
-                v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_languages, NULL) IS NOT NULL
+                v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
                 OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,18}(,[0-9]{1,18})*)?$'
                 OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
@@ -234,7 +207,7 @@ BEGIN
         END IF;
         v_plan.uses_vector := v_parts[5] LIKE 'v%';
         v_plan.uses_keyword := v_parts[5] LIKE '%k';
-        v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_chunk_counts) AS c (chunk_count));
+        v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts) AS c (chunk_count));
         v_plan.document_frequencies := string_to_array(v_parts[7], ',')::bigint[];
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
@@ -245,7 +218,7 @@ BEGIN
         INTO v_plan.chunk_total, v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
         LEFT JOIN kbsearch.count_kb_documents_v1(p_org_id, v_plan.lexemes) AS d ON d.lexeme = q.lexeme;
-        v_chunk_counts[1] := v_plan.chunk_total - coalesce((SELECT sum(c.chunk_count) FROM unnest(v_chunk_counts[2:]) AS c (chunk_count)), 0);
+        v_plan.chunk_counts[1] := v_plan.chunk_total - coalesce((SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts[2:]) AS c (chunk_count)), 0);
     END IF;
 
     -- words that the corpus knows, and what they weigh
@@ -255,7 +228,7 @@ BEGIN
         coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false)
     INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.dense
     FROM kbsearch.weigh_kb_terms_v1(
-        v_plan.lexemes, v_term_counts, v_forms, v_corpora, v_plan.document_frequencies, v_chunk_counts, v_plan.counts_terms
+        v_plan.lexemes, v_plan.term_counts, v_question.forms, v_plan.corpora, v_plan.document_frequencies, v_plan.chunk_counts, v_plan.counts_terms
     ) AS t;
     IF v_plan.keyword_reason IS NULL AND cardinality(v_plan.known_lexemes) = 0 THEN
         v_plan.keyword_reason := 'no_known_words';
@@ -273,22 +246,12 @@ BEGIN
     END IF;
 
     -- articles that pass the filters
-    IF v_operators <> '[]' THEN
-        FOR v_operator IN
-            SELECT jsonb_build_object('shape', min(o.element ->> 'shape'), 'sequences', jsonb_agg(o.element ORDER BY o.element -> 'corpus'))
-            FROM jsonb_array_elements(v_operators) AS o (element)
-            GROUP BY o.element -> 'n'
-        LOOP
-            SELECT coalesce(array_agg(f.article_id), '{}') INTO v_found
-            FROM jsonb_array_elements(v_operator -> 'sequences') AS s (element)
-            CROSS JOIN LATERAL kbsearch.find_kb_phrase_v1(
-                p_org_id, v_languages[(s.element -> 'corpus')::integer], s.element ->> 'words',
-                ARRAY(SELECT (w.lexeme || v_tags[(s.element -> 'corpus')::integer]) COLLATE "C" FROM jsonb_array_elements_text(s.element -> 'lexemes') AS w (lexeme))
-            ) AS f;
-            IF v_operator ->> 'shape' = 'phrase' THEN
-                v_required := CASE WHEN v_required IS NULL THEN v_found ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_found)) END;
+    IF v_plan.operators <> '[]' THEN
+        FOR v_operator IN SELECT f.shape, f.article_ids FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags) AS f LOOP
+            IF v_operator.shape = 'phrase' THEN
+                v_required := CASE WHEN v_required IS NULL THEN v_operator.article_ids ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_operator.article_ids)) END;
             ELSE
-                v_excluded := v_excluded || v_found;
+                v_excluded := v_excluded || v_operator.article_ids;
             END IF;
         END LOOP;
     END IF;
@@ -296,12 +259,14 @@ BEGIN
         v_plan.allowed := kbsearch.select_kb_articles_v1(p_org_id, p_kinds, p_metadata, v_required, v_excluded);
     END IF;
 
+    v_plan.vector_unit := CASE WHEN v_plan.uses_keyword THEN v_plan.vector_weight ELSE 1 END * 1000;
+    v_plan.keyword_unit := CASE WHEN v_plan.uses_vector THEN v_plan.keyword_weight ELSE 1 END * 1e9 / v_plan.keyword_bound;
     v_plan.cursor_prefix := concat_ws(
         ' ', '1', p_org_id, v_plan.profile, v_digest,
         CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END,
         (
             SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
-            FROM unnest(v_tags, v_chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
+            FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
             WHERE c.n = 1 OR c.chunk_count > 0
         ),
         array_to_string(v_plan.document_frequencies, ',')

@@ -38,36 +38,16 @@ DECLARE
     v_keyword_bound CONSTANT double precision := p_plan.keyword_bound;
     v_min_score CONSTANT double precision := p_plan.min_score;
     v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
-    v_vector_unit CONSTANT double precision := CASE WHEN p_plan.uses_keyword THEN p_plan.vector_weight ELSE 1 END * 1000;
-    v_keyword_unit CONSTANT double precision := CASE WHEN p_plan.uses_vector THEN p_plan.keyword_weight ELSE 1 END * 1e9 / p_plan.keyword_bound;
+    v_vector_unit CONSTANT double precision := p_plan.vector_unit;
+    v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
 BEGIN
     RETURN QUERY
-    WITH fused AS (
-        SELECT w.article_id, w.chunk_id, w.score, w.similarity, w.raw
-        FROM kbsearch.fuse_kb_weighted_v1(
-            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
-            v_uses_vector, v_uses_keyword, v_dense,
-            v_vector_unit,
-            v_keyword_unit
-        ) AS w
-        WHERE v_fusion <> 'rrf'
-        UNION ALL
-        SELECT r.article_id, r.chunk_id, r.score, r.similarity, r.raw
-        FROM kbsearch.fuse_kb_rrf_v1(
-            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed,
-            v_uses_vector, v_uses_keyword, v_dense, v_vector_weight, v_keyword_weight, v_rrf_k, v_keyword_bound
-        ) AS r
-        WHERE v_fusion = 'rrf'
-    ),
-    collapsed AS (
-        SELECT DISTINCT ON (article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
-        FROM fused AS f
-        ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC
-    ),
-    candidates AS MATERIALIZED (
+    WITH candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
-        FROM collapsed AS c
-        WHERE v_min_score IS NULL OR c.score / 1e9::double precision >= v_min_score
+        FROM kbsearch.list_kb_candidates_v1(
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense,
+            v_vector_unit, v_keyword_unit, v_fusion, v_vector_weight, v_keyword_weight, v_rrf_k, v_keyword_bound, v_min_score
+        ) AS c
     ),
     cut AS (
         SELECT q.article_id

@@ -28,8 +28,6 @@ DECLARE
     v_total bigint;
     v_last_place bigint;
     v_last_cursor text;
-    v_embedded bigint;
-    v_without_direction bigint;
 BEGIN
     v_plan := kbsearch.prepare_kb_search_v1(
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata,
@@ -50,10 +48,6 @@ BEGIN
             v_last_place := v_total;
         END IF;
     END IF;
-    IF v_plan.uses_vector THEN
-        SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
-        FROM kbsearch.count_kb_embeddings_v1(p_org_id, v_plan.space_id) AS c;
-    END IF;
     RETURN jsonb_build_object(
         'items', coalesce(v_items, '[]'),
         'next_cursor', CASE WHEN v_last_place < v_total THEN v_last_cursor END,
@@ -64,29 +58,7 @@ BEGIN
         'function', 'search_kb_hybrid_page_v1',
         'function_version', 1,
         'verdict', NULL,
-        'legs', jsonb_build_object(
-            'vector', jsonb_build_object(
-                'takes_part', v_plan.uses_vector,
-                'reason', v_plan.vector_reason,
-                'chunks_without_embedding', greatest(0, v_plan.chunk_total - v_embedded),
-                'chunks_without_direction', v_without_direction
-            ),
-            'keyword', jsonb_build_object(
-                'takes_part', v_plan.uses_keyword,
-                'reason', v_plan.keyword_reason,
-                'languages', to_jsonb(v_plan.languages),
-                'words', to_jsonb(ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(v_plan.known_lexemes) AS k (lexeme) ORDER BY word)),
-                'unknown_words', coalesce((
-                    -- of the language that knows most of them
-                    SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0), '{}'))
-                    FROM unnest(v_plan.lexemes, v_plan.document_frequencies) AS q (lexeme, document_frequency)
-                    GROUP BY substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31)))
-                    ORDER BY count(*) FILTER (WHERE q.document_frequency > 0) DESC, substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31))) COLLATE "C" ASC
-                    LIMIT 1
-                ), '[]'),
-                'ignored', to_jsonb(v_plan.ignored)
-            )
-        )
+        'legs', kbsearch.describe_kb_legs_v1(v_plan)
     );
 END
 $$;
@@ -103,7 +75,7 @@ p_limit: Number of articles, 0 … 1000.
 p_offset: Number of articles to skip, 0 or more; not together with a cursor.
 p_cursor: The cursor of a row of the same request: the rows after it. Everything but p_limit must be as in that request.
 p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
-p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: no quota.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: the profile''s, if it has one; {}: no quota.
 p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).

@@ -55,7 +55,7 @@ p_limit: Number of articles, 0 … 1000.
 p_offset: Number of articles to skip, 0 or more; not together with a cursor.
 p_cursor: The cursor of a row of the same request: the rows after it. Everything but p_limit must be as in that request.
 p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
-p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: no quota.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: the profile''s, if it has one; {}: no quota.
 p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
