@@ -341,6 +341,30 @@ Returns: the reference_length, in words.
 
 Errors: KBORG; KBIDX outside READ COMMITTED.';
 
+-- Name: close_kb_search_v1(bigint, uuid); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.close_kb_search_v1(p_org_id bigint, p_snapshot uuid) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+BEGIN
+    DELETE FROM kbsearch.kb_search_snapshots AS s WHERE s.org_id = p_org_id AND s.id = p_snapshot;
+    RETURN FOUND;
+END
+$$;
+
+-- Name: FUNCTION close_kb_search_v1(p_org_id bigint, p_snapshot uuid); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.close_kb_search_v1(p_org_id bigint, p_snapshot uuid) IS 'Removes a stored ranking that is not needed any more.
+
+Arguments:
+p_org_id: The organisation that it is of.
+p_snapshot: The snapshot.
+
+Returns: whether there was one.
+
+Errors: none.';
+
 -- Name: compact_kb_postings_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) RETURNS bigint
@@ -720,6 +744,489 @@ END;
 
 COMMENT ON FUNCTION kbsearch.escape_kb_html_v1(p_text text) IS 'The text for the inside of an HTML element or a quoted attribute: & < > " and the apostrophe as references.';
 
+-- Name: explain_kb_article_v1(bigint, text, public.vector, bigint, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.explain_kb_article_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_article_id bigint DEFAULT NULL::bigint, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET extra_float_digits TO '1'
+    SET enable_seqscan TO 'off'
+    AS $$
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+    v_article record;
+    v_placed record;
+    v_operators jsonb;
+    v_quota bigint;
+    v_total bigint;
+    v_last_score bigint;
+    v_first_place bigint;
+    v_last_place bigint;
+    v_status text;
+    v_detail jsonb := '{}';
+    v_explanation text;
+BEGIN
+    v_plan := kbsearch.prepare_kb_search_v1(
+        p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id,
+        p_exploratory, p_language, false
+    );
+    SELECT a.id, a.kind, a.title, a.external_ref, a.published INTO v_article FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.id = p_article_id;
+    v_quota := coalesce((v_plan.kind_quota ->> v_article.kind)::bigint, (v_plan.kind_quota ->> '*')::bigint);
+    SELECT jsonb_agg(jsonb_build_object('shape', f.shape, 'text', o.given) ORDER BY f.n) INTO v_operators
+    FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags) AS f
+    CROSS JOIN LATERAL (
+        SELECT min(e.element ->> 'text') AS given FROM jsonb_array_elements(v_plan.operators) AS e (element) WHERE (e.element -> 'n')::integer = f.n
+    ) AS o
+    WHERE (f.shape = 'phrase') <> (p_article_id = ANY (f.article_ids));
+    IF v_article.id IS NULL THEN
+        v_status := 'not_in_organization';
+        v_explanation := 'The organisation has no such article.';
+    ELSIF NOT v_article.published THEN
+        v_status := 'unpublished';
+        v_explanation := 'It is not published.';
+    ELSIF p_kinds IS NOT NULL AND v_article.kind <> ALL (p_kinds) THEN
+        v_status := 'filtered';
+        v_detail := jsonb_build_object('by', 'kinds', 'kind', v_article.kind);
+        v_explanation := format('Its kind, %s, is not one of those asked for.', v_article.kind);
+    ELSIF p_metadata IS NOT NULL AND p_article_id <> ALL (kbsearch.select_kb_articles_v1(p_org_id, NULL, p_metadata, ARRAY[p_article_id], NULL)) THEN
+        v_status := 'filtered';
+        v_detail := jsonb_build_object('by', 'metadata');
+        v_explanation := 'Its metadata do not contain what is asked for.';
+    ELSIF v_quota = 0 THEN
+        v_status := 'outside_quota';
+        v_detail := jsonb_build_object('kind', v_article.kind, 'quota', 0);
+        v_explanation := format('The quota takes none of its kind, %s.', v_article.kind);
+    ELSIF v_operators IS NOT NULL THEN
+        v_status := 'excluded';
+        v_detail := jsonb_build_object('by', v_operators);
+        v_explanation := CASE v_operators -> 0 ->> 'shape'
+            WHEN 'phrase' THEN format('None of its passages has %s.', v_operators -> 0 ->> 'text')
+            ELSE format('One of its passages has what %s excludes.', v_operators -> 0 ->> 'text')
+        END;
+    ELSE
+        SELECT c.article_id, c.chunk_id, c.kind, c.score, c.quota, c.place_in_kind, c.kept, c.place, c.tied_with, c.is_tie_cut, c.tied_article_ids INTO v_placed
+        FROM kbsearch.place_kb_candidates_v1(v_plan, p_query_embedding) AS c
+        WHERE c.article_id = p_article_id;
+        IF v_placed.article_id IS NULL THEN
+            IF v_plan.min_score IS NULL THEN
+                v_status := 'not_found';
+            ELSE
+                v_plan.min_score := NULL;
+                SELECT c.article_id, c.chunk_id, c.kind, c.score, c.quota, c.place_in_kind, c.kept, c.place, c.tied_with, c.is_tie_cut, c.tied_article_ids INTO v_placed
+                FROM kbsearch.place_kb_candidates_v1(v_plan, p_query_embedding) AS c
+                WHERE c.article_id = p_article_id;
+                v_status := CASE WHEN v_placed.article_id IS NULL THEN 'not_found' ELSE 'below_floor' END;
+            END IF;
+            IF v_status = 'not_found' THEN
+                v_explanation := 'No passage of it has a word of the question or a vector to compare.';
+            ELSE
+                v_detail := jsonb_build_object('score', v_placed.score / 1e9::double precision, 'min_score', p_min_score);
+                v_explanation := format('Its score, %s, is below the floor, %s.', v_placed.score / 1e9::double precision, p_min_score);
+            END IF;
+        ELSIF NOT v_placed.kept THEN
+            v_status := 'outside_quota';
+            v_detail := jsonb_build_object(
+                'kind', v_placed.kind, 'quota', v_placed.quota, 'place_in_kind', v_placed.place_in_kind, 'score', v_placed.score / 1e9::double precision,
+                'is_tie_cut', v_placed.is_tie_cut
+            );
+            v_explanation := format('The quota takes %s of its kind, %s, and it stands at place %s of them.', v_placed.quota, v_placed.kind, v_placed.place_in_kind)
+                || CASE WHEN v_placed.is_tie_cut THEN ' It shares its score with some that were taken; which of them is by id and says nothing about relevance.' ELSE '' END;
+        ELSE
+            v_status := 'ranked';
+            SELECT r.total, min(r.place), max(r.place), min(r.score) INTO v_total, v_first_place, v_last_place, v_last_score
+            FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, v_plan.row_limit, v_plan.row_offset, v_plan.after_score, v_plan.after_article_id) AS r
+            GROUP BY r.total;
+            v_detail := jsonb_build_object(
+                'place', v_placed.place, 'score', v_placed.score / 1e9::double precision, 'on_page', v_placed.place BETWEEN v_first_place AND v_last_place,
+                'gap_to_page', CASE WHEN v_placed.place > v_last_place THEN (v_last_score - v_placed.score) / 1e9::double precision END,
+                'tied_with', v_placed.tied_with, 'settled_by_identity', v_placed.tied_with > 0, 'tied_article_ids', to_jsonb(v_placed.tied_article_ids),
+                'matches', kbsearch.list_kb_matches_v1(v_plan, v_placed.chunk_id)
+            );
+            v_explanation := format('It stands at place %s', v_placed.place) || CASE
+                WHEN v_first_place IS NULL THEN '.'
+                WHEN v_placed.place < v_first_place THEN ', before this page.'
+                WHEN v_placed.place <= v_last_place THEN ', on this page.'
+                WHEN v_placed.score = v_last_score THEN ', after this page, with the score of its last article; their order is by id and says nothing about relevance.'
+                ELSE format(', after this page; the last article there has %s more.', (v_last_score - v_placed.score) / 1e9::double precision)
+            END;
+        END IF;
+    END IF;
+    RETURN jsonb_build_object('article_id', p_article_id, 'title', CASE WHEN v_status NOT IN ('not_in_organization', 'unpublished') THEN v_article.title END, 'status', v_status, 'explanation', v_explanation)
+        || v_detail;
+END
+$$;
+
+-- Name: FUNCTION explain_kb_article_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_article_id bigint, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.explain_kb_article_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_article_id bigint, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'Why an article is where it is in a search, or why it is not there, as one JSON object. Writes nothing.
+
+Arguments:
+p_org_id: The organisation searched.
+p_query_text: The question, at most 32,768 bytes. Words are OR-ed; "a phrase" must occur in one chunk of the article, its title included; -word and -"a phrase" exclude articles that have it. At most 32 different phrases and exclusions. NULL or empty: the vector leg alone.
+p_query_embedding: The question''s vector, of the dimensions of the searched space. NULL: the keyword leg alone.
+p_article_id: The article asked about.
+p_limit: Number of articles, 0 … 1000.
+p_offset: Number of articles to skip, 0 or more; not together with a cursor.
+p_cursor: The cursor of a row of the same request: the rows after it. Everything but p_limit must be as in that request.
+p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: the profile''s, if it has one; {}: no quota.
+p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
+p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
+p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
+p_space_id: Embedding space. NULL: the organisation''s active one.
+p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
+
+Returns:
+article_id: The article.
+title: Its title; null where it is not there or not published.
+status: The first of these that holds: not_in_organization, unpublished, filtered (its kind or its metadata), outside_quota where the quota of its kind is 0, excluded (it lacks a phrase or has what -word excludes), not_found (no leg found it), below_floor, outside_quota, ranked.
+explanation: The same in words.
+by: Of filtered: kinds or metadata; of excluded: the phrases that it lacks and the exclusions that it has.
+place: Of ranked: its place, with score, on_page, gap_to_page (how much more the last article of the page has, null where it is not after the page), tied_with, settled_by_identity, tied_article_ids and matches as in explain_kb_search_v1.
+score: Of below_floor, outside_quota and ranked: its score; with min_score, or with kind, quota, place_in_kind and is_tie_cut.
+
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+
+-- Name: explain_kb_candidates_v1(bigint, text, public.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.explain_kb_candidates_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS TABLE(kind text, place_in_kind bigint, article_id bigint, chunk_id bigint, title text, external_ref text, score double precision, quota bigint, kept boolean, place bigint, tied_in_kind bigint, is_tie_cut boolean, tied_with bigint)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET extra_float_digits TO '1'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+BEGIN
+    v_plan := kbsearch.prepare_kb_search_v1(
+        p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory,
+        p_language, false
+    );
+    RETURN QUERY
+    SELECT
+        c.kind, c.place_in_kind, c.article_id, CASE WHEN coalesce(k.inspectable, true) THEN c.chunk_id END, a.title, a.external_ref,
+        c.score / 1e9::double precision, c.quota, c.kept, c.place, c.tied_in_kind, c.is_tie_cut, c.tied_with
+    FROM kbsearch.place_kb_candidates_v1(v_plan, p_query_embedding) AS c
+    INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = c.article_id
+    LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = c.kind
+    ORDER BY c.kind COLLATE "C" ASC, c.score DESC, c.article_id ASC;
+END
+$$;
+
+-- Name: FUNCTION explain_kb_candidates_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.explain_kb_candidates_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'Every candidate that the ranking of a search saw, kind by kind: those that the quota kept and those that it cut. Writes nothing.
+
+Arguments:
+p_org_id: The organisation searched.
+p_query_text: The question, at most 32,768 bytes. Words are OR-ed; "a phrase" must occur in one chunk of the article, its title included; -word and -"a phrase" exclude articles that have it. At most 32 different phrases and exclusions. NULL or empty: the vector leg alone.
+p_query_embedding: The question''s vector, of the dimensions of the searched space. NULL: the keyword leg alone.
+p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: the profile''s, if it has one; {}: no quota.
+p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
+p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
+p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
+p_space_id: Embedding space. NULL: the organisation''s active one.
+p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
+
+Columns:
+kind: The article''s kind.
+place_in_kind: Its place among the candidates of its kind, from 1.
+article_id: The article.
+chunk_id: The article''s best chunk, of equally good ones the lowest id. NULL where the kind of the article has nothing to open (inspectable is false).
+title: The article''s title.
+external_ref: The application''s own name of the article.
+score: What it is ranked by, exact to billionths; what it means is the profile''s matter: 0 … 1 for weighted, vector, keyword.
+quota: How many of its kind are kept. NULL: all.
+kept: Whether it was kept.
+place: Its place in the ranking, from 1. NULL where the quota cut it.
+tied_in_kind: Number of other candidates of its kind of equal score.
+is_tie_cut: Whether the quota cuts through the tie it is in, so that ids alone decided which of them were kept.
+tied_with: Number of other candidates of equal score, of any kind.
+
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC.';
+
+-- Name: explain_kb_search_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.explain_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, external_ref text, score_billionths bigint, vector_contribution bigint, keyword_contribution bigint, vector_rank bigint, keyword_rank bigint, vector_similarity double precision, keyword_score double precision, matches jsonb, other_chunk_count bigint, place_in_kind bigint, quota bigint, tied_with bigint, settled_by_identity boolean, tied_article_ids bigint[], explanation text, cursor text)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET extra_float_digits TO '1'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+BEGIN
+    v_plan := kbsearch.prepare_kb_search_v1(
+        p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id,
+        p_exploratory, p_language, false
+    );
+    RETURN QUERY
+    WITH page AS MATERIALIZED (
+        SELECT
+            c.place, c.article_id, c.chunk_id, c.score, c.similarity, c.raw, c.kind, c.place_in_kind, c.quota, c.tied_with, c.tied_article_ids
+        FROM kbsearch.place_kb_candidates_v1(v_plan, p_query_embedding) AS c
+        WHERE
+            c.kept
+            AND (v_plan.after_score IS NULL OR c.score < v_plan.after_score OR (c.score = v_plan.after_score AND c.article_id > v_plan.after_article_id))
+        ORDER BY score DESC, article_id ASC
+        LIMIT v_plan.row_limit OFFSET v_plan.row_offset
+    ),
+    legs AS MATERIALIZED (
+        SELECT l.article_id, l.vector_rank, l.keyword_rank
+        FROM kbsearch.rank_kb_legs_v1(
+            p_org_id, v_plan.space_id, p_query_embedding, v_plan.known_lexemes, v_plan.term_weights, v_plan.counts_terms, v_plan.allowed,
+            v_plan.uses_vector, v_plan.uses_keyword, v_plan.dense, v_plan.keyword_bound
+        ) AS l
+    ),
+    parts AS (
+        -- the same expressions as in the fusions
+        SELECT
+            p.place, p.article_id, p.chunk_id, p.score, p.similarity, p.raw, p.kind, p.place_in_kind, p.quota, p.tied_with, p.tied_article_ids,
+            l.vector_rank,
+            l.keyword_rank,
+            CASE
+                WHEN v_plan.fusion = 'rrf' THEN kbsearch.rrf_part_v1(v_plan.vector_weight, v_plan.rrf_k, l.vector_rank)
+                ELSE coalesce(round(greatest(0, p.similarity) * v_plan.vector_unit)::bigint, 0)
+            END AS vector_part,
+            CASE
+                WHEN v_plan.fusion = 'rrf' THEN kbsearch.rrf_part_v1(v_plan.keyword_weight, v_plan.rrf_k, l.keyword_rank)
+                ELSE coalesce(round(p.raw * v_plan.keyword_unit)::bigint, 0)
+            END AS keyword_part,
+            kbsearch.list_kb_matches_v1(v_plan, p.chunk_id) AS matches,
+            (
+                SELECT count(*) FROM kbsearch.kb_article_chunks AS h
+                WHERE h.org_id = p_org_id AND h.article_id = p.article_id AND h.id <> p.chunk_id AND h.searchable
+            ) AS other_chunk_count
+        FROM page AS p
+        LEFT JOIN legs AS l ON l.article_id = p.article_id
+    )
+    SELECT
+        p.place,
+        p.article_id,
+        p.score / 1e9::double precision,
+        CASE WHEN coalesce(k.inspectable, true) THEN p.chunk_id END,
+        p.kind,
+        a.title,
+        a.external_ref,
+        p.score,
+        p.vector_part,
+        p.keyword_part,
+        p.vector_rank,
+        p.keyword_rank,
+        p.similarity / 1e6::double precision,
+        round(p.raw * 1e9::double precision / v_plan.keyword_bound) / 1e9::double precision,
+        p.matches,
+        p.other_chunk_count,
+        p.place_in_kind,
+        p.quota,
+        p.tied_with,
+        p.tied_with > 0,
+        p.tied_article_ids,
+        kbsearch.say_kb_place_v1(p.vector_rank, p.vector_part, p.keyword_rank, p.keyword_part, p.matches, p.other_chunk_count, p.tied_with),
+        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || p.score || ' ' || p.article_id)
+    FROM parts AS p
+    INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id
+    LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = p.kind
+    ORDER BY p.score DESC, p.article_id ASC;
+END
+$$;
+
+-- Name: FUNCTION explain_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.explain_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'The rows of search_kb_hybrid_v1, in the same order, each with what made its score and its place. Writes nothing.
+
+Arguments:
+p_org_id: The organisation searched.
+p_query_text: The question, at most 32,768 bytes. Words are OR-ed; "a phrase" must occur in one chunk of the article, its title included; -word and -"a phrase" exclude articles that have it. At most 32 different phrases and exclusions. NULL or empty: the vector leg alone.
+p_query_embedding: The question''s vector, of the dimensions of the searched space. NULL: the keyword leg alone.
+p_limit: Number of articles, 0 … 1000.
+p_offset: Number of articles to skip, 0 or more; not together with a cursor.
+p_cursor: The cursor of a row of the same request: the rows after it. Everything but p_limit must be as in that request.
+p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: the profile''s, if it has one; {}: no quota.
+p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
+p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
+p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
+p_space_id: Embedding space. NULL: the organisation''s active one.
+p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
+
+Columns:
+place: Place in the whole ranking, from 1.
+article_id: The article.
+score: What it is ranked by, exact to billionths; what it means is the profile''s matter: 0 … 1 for weighted, vector, keyword.
+chunk_id: The article''s best chunk, of equally good ones the lowest id. NULL where the kind of the article has nothing to open (inspectable is false).
+kind: The article''s kind.
+title: The article''s title.
+external_ref: The application''s own name of the article.
+score_billionths: The score as it is compared: vector_contribution + keyword_contribution.
+vector_contribution: What the vector leg gave, in billionths.
+keyword_contribution: What the keyword leg gave, in billionths.
+vector_rank: The article''s competition rank in the vector leg, by its best chunk there. NULL: not found by it.
+keyword_rank: The article''s competition rank in the keyword leg, by its best chunk there. NULL: not found by it.
+vector_similarity: Cosine similarity of the best chunk, -1 … 1, rounded to 6 decimals. NULL without one.
+keyword_score: Keyword score of the best chunk, 0 … 1: its share of the highest score that the question''s known words could give. NULL without a matching word.
+matches: The question''s words that the best chunk has, an array of objects: lexeme, language, document_frequency (chunks of that language with it), question_count, idf and impact in thousandths, share (10^-12 of all that the question''s words weigh) and contribution (share times impact; divided by 2200 * 10^12 their sum is keyword_score; with the scorer term_count, share, and 10^12).
+other_chunk_count: How many other chunks the article has.
+place_in_kind: Its place among the candidates of its kind.
+quota: How many of its kind are kept. NULL: all.
+tied_with: Number of other candidates of equal score, those on other pages or cut by a quota included.
+settled_by_identity: Whether there are such, so that the article''s id alone decided its place among them.
+tied_article_ids: Those it ties with, ascending, at most 100 of them.
+explanation: The same in words.
+cursor: Pass as p_cursor for the rows after this one.
+
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+
+-- Name: fetch_kb_page_v1(bigint, uuid, bigint, bigint, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.fetch_kb_page_v1(p_org_id bigint, p_snapshot uuid, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_highlight boolean DEFAULT false) RETURNS jsonb
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET extra_float_digits TO '1'
+    SET enable_seqscan TO 'off'
+    AS $_$
+DECLARE
+    v_snapshot record;
+    v_parts text[];
+    v_reason text;
+    v_from bigint := p_offset;
+    v_until bigint;
+    v_items jsonb;
+    v_shown bigint;
+    v_prefix text;
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations as p_org_id.';
+    END IF;
+    IF p_limit IS NULL OR p_limit < 0 OR p_limit > 1000 THEN
+        RAISE EXCEPTION 'p_limit is %, expected 0 to 1000', coalesce(p_limit::text, 'NULL')
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_limit', 'given', p_limit, 'minimum', 0, 'maximum', 1000)::text,
+                HINT = 'Ask for at most 1000 articles and walk on with next_cursor.';
+    END IF;
+    IF p_offset IS NULL OR p_offset < 0 THEN
+        RAISE EXCEPTION 'p_offset is %, expected 0 or more', coalesce(p_offset::text, 'NULL')
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_offset', 'given', p_offset, 'minimum', 0)::text,
+                HINT = 'Pass the number of places to skip, 0 for the first page.';
+    END IF;
+    SELECT s.total, s.answer, s.lexemes, s.expires_at INTO v_snapshot
+    FROM kbsearch.kb_search_snapshots AS s
+    WHERE s.org_id = p_org_id AND s.id = p_snapshot AND s.expires_at > now();
+    IF v_snapshot.total IS NULL THEN
+        RAISE EXCEPTION 'there is no snapshot % in organisation %', coalesce(p_snapshot::text, 'NULL'), p_org_id
+            USING ERRCODE = 'KBSNP', DETAIL = jsonb_build_object('org_id', p_org_id, 'snapshot', p_snapshot, 'reason', 'not_found')::text,
+                HINT = 'It has expired, was closed, or gave way to newer ones: open the search again with open_kb_search_v1.';
+    END IF;
+    v_prefix := concat_ws(' ', 'snapshot', '1', p_org_id, p_snapshot) || ' ';
+    IF p_cursor IS NOT NULL THEN
+        v_parts := string_to_array(kbsearch.open_kb_cursor_v1(p_cursor), ' ');
+        v_reason := CASE
+            WHEN v_parts IS NULL OR cardinality(v_parts) <> 5 OR v_parts[1] <> 'snapshot' OR v_parts[5] !~ '^[0-9]{1,18}$' THEN 'damaged, or none of a snapshot'
+            WHEN v_parts[2] <> '1' THEN 'of another function version'
+            WHEN v_parts[3] <> p_org_id::text THEN 'of another organisation'
+            WHEN v_parts[4] <> p_snapshot::text THEN 'of another snapshot'
+            WHEN p_offset <> 0 THEN 'given together with an offset'
+        END;
+        IF v_reason IS NOT NULL THEN
+            RAISE EXCEPTION 'the cursor is %', v_reason
+                USING ERRCODE = 'KBCUR', DETAIL = jsonb_build_object('reason', v_reason)::text,
+                    HINT = 'Pass a cursor of a page of this snapshot, unchanged and without an offset; or start again without it.';
+        END IF;
+        v_from := v_parts[5]::bigint;
+    END IF;
+    v_from := least(v_from, v_snapshot.total);
+    v_until := least(v_from + p_limit, v_snapshot.total);
+    SELECT coalesce(jsonb_agg(to_jsonb(r) ORDER BY r.place), '[]'), count(*) INTO v_items, v_shown
+    FROM (
+        SELECT
+            p.place,
+            p.article_id,
+            p.score / 1e9::double precision AS score,
+            CASE WHEN coalesce(k.inspectable, true) THEN c.id END AS chunk_id,
+            a.kind,
+            a.title,
+            CASE WHEN char_length(c.content) <= 240 THEN c.content ELSE left(c.content, 239) || chr(8230) END AS excerpt,
+            CASE WHEN p_highlight THEN kbsearch.highlight_kb_text_v1(
+                c.content, c.language, CASE WHEN starts_with(c.lexemes[1], chr(31)) THEN c.lexemes[1] ELSE '' END, v_snapshot.lexemes, 240
+            ) END AS excerpt_html,
+            coalesce(k.inspectable, true) AS inspectable,
+            a.external_ref,
+            a.source_uri,
+            a.metadata,
+            p.similarity / 1e6::double precision AS vector_similarity,
+            p.keyword_score / 1e9::double precision AS keyword_score,
+            p.tied_with,
+            p.tied_with > 0 AS settled_by_identity,
+            kbsearch.seal_kb_cursor_v1(v_prefix || p.place) AS cursor
+        FROM (
+            SELECT b.block * 100::bigint + e.n AS place, e.article_id, e.chunk_id, e.score, e.similarity, e.keyword_score, e.tied_with
+            FROM kbsearch.kb_search_snapshot_blocks AS b
+            CROSS JOIN LATERAL unnest(b.article_ids, b.chunk_ids, b.scores, b.similarities, b.keyword_scores, b.ties)
+                WITH ORDINALITY AS e (article_id, chunk_id, score, similarity, keyword_score, tied_with, n)
+            WHERE b.org_id = p_org_id AND b.snapshot_id = p_snapshot AND b.block BETWEEN v_from / 100 AND v_until / 100
+        ) AS p
+        INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id AND a.published
+        LEFT JOIN kbsearch.kb_article_chunks AS c ON c.org_id = p_org_id AND c.id = p.chunk_id AND c.article_id = p.article_id
+        LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind
+        WHERE p.place > v_from AND p.place <= v_until
+    ) AS r;
+    RETURN jsonb_build_object(
+        'items', v_items,
+        'gone', v_until - v_from - v_shown,
+        'next_cursor', CASE WHEN v_until < v_snapshot.total THEN kbsearch.seal_kb_cursor_v1(v_prefix || v_until) END,
+        'total', v_snapshot.total,
+        'end_reached', v_until >= v_snapshot.total,
+        'snapshot', p_snapshot,
+        'expires_at', v_snapshot.expires_at,
+        'function', 'fetch_kb_page_v1',
+        'function_version', 1
+    ) || v_snapshot.answer;
+END
+$_$;
+
+-- Name: FUNCTION fetch_kb_page_v1(p_org_id bigint, p_snapshot uuid, p_limit bigint, p_offset bigint, p_cursor text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.fetch_kb_page_v1(p_org_id bigint, p_snapshot uuid, p_limit bigint, p_offset bigint, p_cursor text, p_highlight boolean) IS 'A page of a ranking that open_kb_search_v1 stored: its places one after the other, without those whose article was deleted or unpublished since. What was written since changes neither order nor scores; titles, excerpts and metadata are as they are now. Writes nothing.
+
+Arguments:
+p_org_id: The organisation that it is of.
+p_snapshot: The snapshot.
+p_limit: Number of places, 0 … 1000.
+p_offset: Number of places to skip, 0 or more; not together with a cursor.
+p_cursor: next_cursor of the page before, or the cursor of an item.
+p_highlight: Whether excerpt_html is filled.
+
+Returns:
+items: Rows as those of search_kb_hybrid_v1; excerpt and chunk_id are null where the chunk was replaced since.
+gone: How many places of the page are not shown, because their articles were deleted or unpublished since.
+next_cursor: Pass as p_cursor for the next page; null after the last.
+total: Number of places of the ranking.
+end_reached: Whether nothing follows.
+snapshot: The snapshot.
+expires_at: Until when it can be read.
+profile: The ranking profile used, name@version.
+space_id: The embedding space searched; null where the organisation had none.
+function: The name of this function.
+function_version: Its version, 1.
+verdict: Reserved for arbitration; null.
+legs: As search_kb_hybrid_page_v1 has it, of the time of the ranking.
+
+Errors: KBORG, KBLIM, KBSNP, KBCUR.';
+
 -- Name: find_kb_language_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.find_kb_language_v1(p_name text) RETURNS regconfig
@@ -1031,6 +1538,72 @@ END;
 
 COMMENT ON FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision) IS 'Every chunk that a leg found, scored in billionths: round(max(0, similarity in millionths) * p_vector_unit) + round(raw * p_keyword_unit). A leg that takes no part adds nothing.';
 
+-- Name: get_kb_source_v1(bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.get_kb_source_v1(p_org_id bigint, p_article_id bigint, p_chunk_id bigint DEFAULT NULL::bigint) RETURNS TABLE(article_id bigint, chunk_id bigint, chunk_no integer, heading text, content text, kind text, title text, external_ref text, source_uri text, metadata jsonb)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_reason text;
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations as p_org_id.';
+    END IF;
+    -- a draft is not there
+    SELECT CASE WHEN coalesce(k.inspectable, true) THEN 'found' ELSE 'not_inspectable' END INTO v_reason
+    FROM kbsearch.kb_articles AS a
+    LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind
+    WHERE a.org_id = p_org_id AND a.id = p_article_id AND a.published;
+    IF v_reason IS NULL OR (v_reason = 'found' AND p_chunk_id IS NOT NULL AND NOT EXISTS (
+        SELECT FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.id = p_chunk_id AND c.article_id = p_article_id
+    )) THEN
+        v_reason := 'not_found';
+    END IF;
+    IF v_reason <> 'found' THEN
+        RAISE EXCEPTION '%', CASE v_reason
+            WHEN 'not_inspectable' THEN format('article %s is of a kind that has nothing to open', p_article_id)
+            ELSE format('there is no published article %s%s in organisation %s', coalesce(p_article_id::text, 'NULL'), ' with a chunk ' || p_chunk_id, p_org_id)
+        END
+            USING ERRCODE = 'KBSRC', DETAIL = jsonb_build_object('org_id', p_org_id, 'article_id', p_article_id, 'chunk_id', p_chunk_id, 'reason', v_reason)::text,
+                HINT = 'Open what a search returned with inspectable true, by its article_id and chunk_id.';
+    END IF;
+    RETURN QUERY
+    SELECT c.article_id, c.id, c.chunk_no, c.heading, c.content, a.kind, a.title, a.external_ref, a.source_uri, a.metadata
+    FROM kbsearch.kb_article_chunks AS c
+    INNER JOIN kbsearch.kb_articles AS a ON a.org_id = c.org_id AND a.id = c.article_id
+    WHERE c.org_id = p_org_id AND c.article_id = p_article_id AND (p_chunk_id IS NULL OR c.id = p_chunk_id)
+    ORDER BY c.chunk_no ASC, c.id ASC;
+END
+$$;
+
+-- Name: FUNCTION get_kb_source_v1(p_org_id bigint, p_article_id bigint, p_chunk_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.get_kb_source_v1(p_org_id bigint, p_article_id bigint, p_chunk_id bigint) IS 'Opens what a search found: a passage of a published article, or all of them in the order of the text. Refuses articles of kinds that have nothing to open (kb_source_kinds.inspectable). Writes nothing.
+
+Arguments:
+p_org_id: The organisation that the article belongs to.
+p_article_id: The article.
+p_chunk_id: The passage. NULL: all of them.
+
+Columns:
+article_id: The article.
+chunk_id: The passage.
+chunk_no: Its number within the article.
+heading: The heading it stands under.
+content: Its text.
+kind: The article''s kind.
+title: The article''s title.
+external_ref: The application''s own name of the article.
+source_uri: Where the article comes from.
+metadata: The article''s metadata, an object.
+
+Errors: KBORG; KBSRC where there is nothing to open.';
+
 -- Name: has_kb_direction_v1(public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.has_kb_direction_v1(p_embedding public.vector) RETURNS boolean
@@ -1322,7 +1895,7 @@ BEGIN
     NEW.article_version := coalesce(NEW.article_version, 0);
     NEW.searchable := coalesce(v_published, false);
     IF
-        TG_OP = 'UPDATE' AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
+        TG_OP = 'UPDATE' AND NEW.language IS NOT NULL AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
         AND v_title IS NOT DISTINCT FROM OLD.title AND v_language IS NOT DISTINCT FROM OLD.language
         AND (v_tag <> '') IS NOT DISTINCT FROM coalesce(starts_with(OLD.lexemes[1], chr(31)), false)
     THEN
@@ -1711,9 +2284,11 @@ CREATE TABLE kbsearch.organizations (
     active_space_id bigint,
     reference_length integer DEFAULT 100 NOT NULL,
     ranking_profile text DEFAULT 'weighted@1'::text NOT NULL,
+    snapshot_limit integer DEFAULT 200 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT organizations_name_check CHECK ((name <> ''::text)),
-    CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000)))
+    CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000))),
+    CONSTRAINT organizations_snapshot_limit_check CHECK (((snapshot_limit >= 1) AND (snapshot_limit <= 100000)))
 );
 
 -- Name: TABLE organizations; Type: COMMENT; Schema: kbsearch; Owner: -
@@ -1743,6 +2318,10 @@ COMMENT ON COLUMN kbsearch.organizations.reference_length IS 'L of the BM25 impa
 -- Name: COLUMN organizations.ranking_profile; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of searches that name none, name@version.';
+
+-- Name: COLUMN organizations.snapshot_limit; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.snapshot_limit IS 'How many snapshots may be open at a time; the oldest give way.';
 
 -- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -1782,6 +2361,48 @@ END;
 -- Name: FUNCTION list_kb_given_vectors_v1(p_chunks jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.list_kb_given_vectors_v1(p_chunks jsonb) IS 'The embeddings in upsert_kb_article_v1''s p_chunks; chunk_no from 0.';
+
+-- Name: name_kb_language_v1(regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT (
+         CASE n.nspname
+             WHEN 'pg_catalog'::name THEN (c.cfgname)::text
+             ELSE (((n.nspname)::text || '.'::text) || (c.cfgname)::text)
+         END COLLATE "C") AS "case"
+    FROM (pg_ts_config c
+      JOIN pg_namespace n ON ((n.oid = c.cfgnamespace)))
+   WHERE (c.oid = (name_kb_language_v1.p_language)::oid);
+END;
+
+-- Name: FUNCTION name_kb_language_v1(p_language regconfig); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) IS 'The name of a text search configuration, the same under every search_path: german, or schema.name outside of pg_catalog.';
+
+-- Name: list_kb_matches_v1(kbsearch.kb_search_plan, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint) RETURNS jsonb
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT COALESCE(jsonb_agg(jsonb_build_object('lexeme', split_part(k.lexeme, chr(31), 1), 'language', kbsearch.name_kb_language_v1(c.language), 'document_frequency', q.document_frequency, 'question_count', q.term_count, 'idf', kbsearch.kb_idf_v1((list_kb_matches_v1.p_plan).chunk_counts[q.corpus], q.document_frequency), 'impact', i.impact, 'share', (list_kb_matches_v1.p_plan).term_weights[k.n], 'contribution', ((list_kb_matches_v1.p_plan).term_weights[k.n] * (
+         CASE
+             WHEN (list_kb_matches_v1.p_plan).counts_terms THEN (1)::bigint
+             ELSE i.impact
+         END)::double precision)) ORDER BY k.lexeme), '[]'::jsonb) AS "coalesce"
+    FROM (((((kbsearch.kb_article_chunks c
+      JOIN kbsearch.organizations o ON ((o.id = c.org_id)))
+      CROSS JOIN LATERAL UNNEST(c.lexemes, c.term_counts) t(lexeme, term_count))
+      JOIN LATERAL unnest((list_kb_matches_v1.p_plan).known_lexemes) WITH ORDINALITY k(lexeme, n) ON ((k.lexeme = t.lexeme)))
+      JOIN LATERAL UNNEST((list_kb_matches_v1.p_plan).lexemes, (list_kb_matches_v1.p_plan).document_frequencies, (list_kb_matches_v1.p_plan).term_counts, (list_kb_matches_v1.p_plan).corpora) q(lexeme, document_frequency, term_count, corpus) ON ((q.lexeme = k.lexeme)))
+      CROSS JOIN LATERAL ( SELECT kbsearch.bm25_impact_v1((t.term_count)::bigint, (c.occurrence_count)::bigint, (o.reference_length)::bigint) AS impact) i)
+   WHERE ((c.org_id = (list_kb_matches_v1.p_plan).org_id) AND (c.id = list_kb_matches_v1.p_chunk_id) AND (list_kb_matches_v1.p_plan).uses_keyword);
+END;
+
+-- Name: FUNCTION list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint) IS 'The words of a question that a chunk has, an array of objects in the order of the lexemes: lexeme, language, document_frequency, question_count, idf (thousandths), impact (thousandths, 0 … 2200), share (10^-12 of all that the question''s words weigh) and contribution, share * impact (or share), of which the chunk''s raw keyword score is the sum.';
 
 -- Name: rank_kb_articles_v1(kbsearch.kb_search_plan, public.vector, bigint, bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2133,25 +2754,6 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged (NULL: of all lexemes), and the counts to its statistics; returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
 
--- Name: name_kb_language_v1(regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) RETURNS text
-    LANGUAGE sql STABLE PARALLEL SAFE
-    BEGIN ATOMIC
- SELECT (
-         CASE n.nspname
-             WHEN 'pg_catalog'::name THEN (c.cfgname)::text
-             ELSE (((n.nspname)::text || '.'::text) || (c.cfgname)::text)
-         END COLLATE "C") AS "case"
-    FROM (pg_ts_config c
-      JOIN pg_namespace n ON ((n.oid = c.cfgnamespace)))
-   WHERE (c.oid = (name_kb_language_v1.p_language)::oid);
-END;
-
--- Name: FUNCTION name_kb_language_v1(p_language regconfig); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) IS 'The name of a text search configuration, the same under every search_path: german, or schema.name outside of pg_catalog.';
-
 -- Name: open_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) RETURNS text
@@ -2177,6 +2779,96 @@ $_$;
 -- Name: FUNCTION open_kb_cursor_v1(p_cursor text); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) IS 'The payload of a cursor made by seal_kb_cursor_v1, NULL when it was damaged.';
+
+-- Name: open_kb_search_v1(bigint, text, public.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, interval); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.open_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_expires_in interval DEFAULT '00:15:00'::interval) RETURNS TABLE(snapshot uuid, total bigint, expires_at timestamp with time zone)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET extra_float_digits TO '1'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+    v_limit integer;
+BEGIN
+    IF current_setting('transaction_read_only') = 'on' THEN
+        RAISE EXCEPTION 'a snapshot cannot be stored in a read-only transaction%', CASE WHEN pg_is_in_recovery() THEN ': this server is a replica' ELSE '' END
+            USING ERRCODE = 'KBSNP', DETAIL = jsonb_build_object('org_id', p_org_id, 'reason', 'read_only', 'is_replica', pg_is_in_recovery())::text,
+                HINT = 'Open it on the primary and read its pages here, or page by the cursors of search_kb_hybrid_v1, which writes nothing.';
+    END IF;
+    v_plan := kbsearch.prepare_kb_search_v1(
+        p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory,
+        p_language, false
+    );
+    IF p_expires_in IS NULL OR p_expires_in <= interval '0' OR p_expires_in > interval '1 day' THEN
+        RAISE EXCEPTION 'p_expires_in is %, expected more than 0 and at most 1 day', coalesce(p_expires_in::text, 'NULL')
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_expires_in', 'given', p_expires_in, 'maximum', '1 day')::text,
+                HINT = 'Pass how long the pages are to be read, 15 minutes for instance.';
+    END IF;
+    PERFORM kbsearch.sweep_kb_searches_v1(p_org_id);
+    SELECT o.snapshot_limit INTO v_limit FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
+    DELETE FROM kbsearch.kb_search_snapshots AS s
+    WHERE s.org_id = p_org_id AND s.id IN (
+        SELECT h.id FROM kbsearch.kb_search_snapshots AS h WHERE h.org_id = p_org_id ORDER BY h.created_at DESC, h.id DESC OFFSET v_limit - 1
+        FOR UPDATE SKIP LOCKED
+    );
+    INSERT INTO kbsearch.kb_search_snapshots (org_id, expires_at, total, answer, lexemes)
+    VALUES (
+        p_org_id, now() + p_expires_in, 0,
+        jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', NULL),
+        v_plan.lexemes
+    )
+    RETURNING kb_search_snapshots.id, kb_search_snapshots.expires_at INTO snapshot, expires_at;
+    WITH stored AS (
+        INSERT INTO kbsearch.kb_search_snapshot_blocks (org_id, snapshot_id, block, article_ids, chunk_ids, scores, similarities, keyword_scores, ties)
+        SELECT
+            p_org_id,
+            snapshot,
+            (r.place - 1) / 100,
+            array_agg(r.article_id ORDER BY r.place),
+            array_agg(r.chunk_id ORDER BY r.place),
+            array_agg(r.score ORDER BY r.place),
+            array_agg(r.similarity ORDER BY r.place),
+            array_agg(round(r.raw * 1e9::double precision / v_plan.keyword_bound)::integer ORDER BY r.place),
+            array_agg(r.tied_with::integer ORDER BY r.place)
+        FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, NULL, 0, NULL, NULL) AS r
+        GROUP BY (r.place - 1) / 100
+        RETURNING cardinality(article_ids) AS size
+    )
+    SELECT coalesce(sum(s.size), 0) INTO total FROM stored AS s;
+    UPDATE kbsearch.kb_search_snapshots AS s SET total = open_kb_search_v1.total WHERE s.org_id = p_org_id AND s.id = snapshot;
+    RETURN NEXT;
+END
+$$;
+
+-- Name: FUNCTION open_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_expires_in interval); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.open_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_expires_in interval) IS 'Ranks once and stores the whole ranking, whose pages fetch_kb_page_v1 returns, whatever is written meanwhile. Removes the organisation''s expired snapshots, and its oldest where there are more than organizations.snapshot_limit.
+
+Arguments:
+p_org_id: The organisation searched.
+p_query_text: The question, at most 32,768 bytes. Words are OR-ed; "a phrase" must occur in one chunk of the article, its title included; -word and -"a phrase" exclude articles that have it. At most 32 different phrases and exclusions. NULL or empty: the vector leg alone.
+p_query_embedding: The question''s vector, of the dimensions of the searched space. NULL: the keyword leg alone.
+p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: the profile''s, if it has one; {}: no quota.
+p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
+p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
+p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
+p_space_id: Embedding space. NULL: the organisation''s active one.
+p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
+p_expires_in: How long it can be read, more than 0 and at most 1 day.
+
+Columns:
+snapshot: Pass as p_snapshot to fetch_kb_page_v1.
+total: Number of articles in the ranking.
+expires_at: Until when it can be read.
+
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC; KBSNP in a read-only transaction or on a replica.';
 
 -- Name: parse_kb_query_v1(text, regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2271,7 +2963,7 @@ BEGIN
             ELSE 'empty_query'
         END,
         coalesce((
-            SELECT jsonb_agg(jsonb_build_object('n', s.field, 'shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.field)
+            SELECT jsonb_agg(jsonb_build_object('n', s.field, 'shape', s.shape, 'text', v_fields[s.field], 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.field)
             FROM sequences AS s
         ), '[]'),
         coalesce((
@@ -2286,6 +2978,72 @@ $_$;
 -- Name: FUNCTION parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT reason text, OUT operators jsonb, OUT ignored text[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT reason text, OUT operators jsonb, OUT ignored text[]) IS 'A question''s lexemes ("C" order) with the number of times it says each, words of phrases included, and the folded words it says them by (forms, between spaces); reason: why there are none (empty_query, stop_words_only, only_exclusions); operators: phrases and exclusions, numbered (n) alike in every language, with their word sequence; ignored: operators without a word in them.';
+
+-- Name: place_kb_candidates_v1(kbsearch.kb_search_plan, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, kind text, place_in_kind bigint, quota bigint, kept boolean, place bigint, tied_with bigint, tied_in_kind bigint, is_tie_cut boolean, tied_article_ids bigint[])
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
+    SET enable_nestloop TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_memoize TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT
+            c.article_id,
+            c.chunk_id,
+            c.score,
+            c.similarity,
+            c.raw,
+            a.kind,
+            row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind,
+            coalesce(((p_plan).kind_quota ->> a.kind)::bigint, ((p_plan).kind_quota ->> '*')::bigint) AS quota
+        FROM kbsearch.list_kb_candidates_v1(
+            (p_plan).org_id, (p_plan).space_id, p_embedding, (p_plan).known_lexemes, (p_plan).term_weights, (p_plan).counts_terms, (p_plan).allowed,
+            (p_plan).uses_vector, (p_plan).uses_keyword, (p_plan).dense, (p_plan).vector_unit, (p_plan).keyword_unit, (p_plan).fusion,
+            (p_plan).vector_weight, (p_plan).keyword_weight, (p_plan).rrf_k, (p_plan).keyword_bound, (p_plan).min_score
+        ) AS c
+        INNER JOIN kbsearch.kb_articles AS a ON a.org_id = (p_plan).org_id AND a.id = c.article_id
+    ),
+    kept AS (
+        SELECT k.article_id, row_number() OVER (ORDER BY k.score DESC, k.article_id ASC) AS place
+        FROM candidates AS k
+        WHERE k.quota IS NULL OR k.place_in_kind <= k.quota
+    ),
+    ties AS (
+        -- the ids of the first hundred and one, so that each can leave out its own
+        SELECT t.score, count(*) AS size, (array_agg(t.article_id ORDER BY t.article_id))[1:101] AS article_ids
+        FROM candidates AS t
+        GROUP BY t.score
+    ),
+    ties_in_kind AS (
+        SELECT t.kind, t.score, count(*) AS size, bool_or(t.place_in_kind <= t.quota) AND bool_or(t.place_in_kind > t.quota) AS is_cut
+        FROM candidates AS t
+        GROUP BY t.kind, t.score
+    )
+    SELECT
+        c.article_id, c.chunk_id, c.score, c.similarity, c.raw, c.kind, c.place_in_kind, c.quota, k.place IS NOT NULL, k.place,
+        t.size - 1, g.size - 1, coalesce(g.is_cut, false), (array_remove(t.article_ids, c.article_id))[1:100]
+    FROM candidates AS c
+    LEFT JOIN kept AS k ON k.article_id = c.article_id
+    INNER JOIN ties AS t ON t.score = c.score
+    INNER JOIN ties_in_kind AS g ON g.kind = c.kind AND g.score = c.score;
+END
+$$;
+
+-- Name: FUNCTION place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) IS 'Every candidate of a search, in no order, with what the quota and the ranking made of it: place_in_kind; quota of its kind, NULL for none; kept; place in the ranking, NULL where the quota cut it; tied_with and tied_in_kind: other candidates of its score, and of its kind too; is_tie_cut: the quota cuts through the tie it is in; tied_article_ids: at most 100 of those it ties with, ascending.';
 
 -- Name: prepare_kb_search_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2564,6 +3322,38 @@ $_$;
 -- Name: FUNCTION prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+
+-- Name: reanalyze_kb_chunks_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.reanalyze_kb_chunks_v1(p_org_id bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_count bigint;
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    -- the trigger analyses a chunk again where its language is taken away, and gives it back
+    UPDATE kbsearch.kb_article_chunks AS c SET language = NULL WHERE c.org_id = p_org_id;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    PERFORM kbsearch.compact_kb_postings_v1(p_org_id);
+    RETURN v_count;
+END
+$$;
+
+-- Name: FUNCTION reanalyze_kb_chunks_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.reanalyze_kb_chunks_v1(p_org_id bigint) IS 'Analyses all chunks of an organisation again: after a change of a text search dictionary, or of the PostgreSQL major version where that brought another one. Changes nothing where the dictionaries are the same. For the owner of the tables.
+
+Arguments:
+p_org_id: The organisation.
+
+Returns: the number of chunks.
+
+Errors: KBORG.';
 
 -- Name: rebuild_kb_index_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2849,6 +3639,41 @@ END;
 
 COMMENT ON FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) IS 'The ranking profile name@version, built-in or the organisation''s own; a bare name is version 1. No row: there is none.';
 
+-- Name: say_kb_place_v1(bigint, bigint, bigint, bigint, jsonb, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.say_kb_place_v1(p_vector_rank bigint, p_vector_part bigint, p_keyword_rank bigint, p_keyword_part bigint, p_matches jsonb, p_other_chunk_count bigint, p_tied_with bigint) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT concat_ws(' '::text, (
+         CASE
+             WHEN (p_vector_rank IS NULL) THEN 'Found by its words alone'::text
+             WHEN (p_keyword_rank IS NULL) THEN 'Found by meaning alone'::text
+             ELSE 'Found by meaning and by words'::text
+         END || ':'::text), (concat_ws('; '::text,
+         CASE
+             WHEN (p_vector_rank > 0) THEN format('meaning gives %s (place %s by meaning)'::text, trim_scale(((p_vector_part)::numeric / '1000000000'::numeric)), p_vector_rank)
+             ELSE NULL::text
+         END,
+         CASE
+             WHEN (p_keyword_rank > 0) THEN format('words give %s (place %s by words)'::text, trim_scale(((p_keyword_part)::numeric / '1000000000'::numeric)), p_keyword_rank)
+             ELSE NULL::text
+         END, ('words: '::text || NULLIF(( SELECT string_agg((m.match ->> 'lexeme'::text), ', '::text ORDER BY m.n) AS string_agg
+            FROM jsonb_array_elements(say_kb_place_v1.p_matches) WITH ORDINALITY m(match, n)), ''::text))) || '.'::text),
+         CASE
+             WHEN (p_other_chunk_count > 0) THEN format('The best of its %s passages.'::text, (p_other_chunk_count + 1))
+             ELSE NULL::text
+         END,
+         CASE
+             WHEN (p_tied_with = 1) THEN 'It shares its score with 1 other; their order is by id and says nothing about relevance.'::text
+             WHEN (p_tied_with > 1) THEN format('It shares its score with %s others; their order is by id and says nothing about relevance.'::text, p_tied_with)
+             ELSE NULL::text
+         END) AS concat_ws;
+END;
+
+-- Name: FUNCTION say_kb_place_v1(p_vector_rank bigint, p_vector_part bigint, p_keyword_rank bigint, p_keyword_part bigint, p_matches jsonb, p_other_chunk_count bigint, p_tied_with bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.say_kb_place_v1(p_vector_rank bigint, p_vector_part bigint, p_keyword_rank bigint, p_keyword_part bigint, p_matches jsonb, p_other_chunk_count bigint, p_tied_with bigint) IS 'In words for people, why an article has its score, and whether its id had a say in its place.';
+
 -- Name: search_kb_hybrid_page_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_highlight boolean DEFAULT false) RETURNS jsonb
@@ -3056,6 +3881,36 @@ END;
 
 COMMENT ON FUNCTION kbsearch.store_kb_vectors_v1(p_org_id bigint, p_article_id bigint, p_space_id bigint, p_chunks jsonb) IS 'Inserts the embeddings in p_chunks for the article''s chunks of the same chunk_no; returns their chunk ids.';
 
+-- Name: sweep_kb_searches_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.sweep_kb_searches_v1(p_org_id bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_count bigint;
+BEGIN
+    -- rows that another sweep removes are left to it
+    DELETE FROM kbsearch.kb_search_snapshots AS s
+    WHERE s.org_id = p_org_id AND s.id IN (
+        SELECT h.id FROM kbsearch.kb_search_snapshots AS h WHERE h.org_id = p_org_id AND h.expires_at <= now() FOR UPDATE SKIP LOCKED
+    );
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+-- Name: FUNCTION sweep_kb_searches_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.sweep_kb_searches_v1(p_org_id bigint) IS 'Removes an organisation''s expired snapshots. open_kb_search_v1 does it, too; for a scheduler where few searches are opened.
+
+Arguments:
+p_org_id: The organisation.
+
+Returns: how many were removed.
+
+Errors: none.';
+
 -- Name: upsert_kb_article_v1(bigint, text, text, text, text, jsonb, boolean, jsonb, text, text, text, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text DEFAULT NULL::text, p_title text DEFAULT NULL::text, p_body text DEFAULT NULL::text, p_kind text DEFAULT 'article'::text, p_chunks jsonb DEFAULT NULL::jsonb, p_published boolean DEFAULT true, p_metadata jsonb DEFAULT '{}'::jsonb, p_source_uri text DEFAULT NULL::text, p_language text DEFAULT NULL::text, p_content_sha256 text DEFAULT NULL::text, p_article_id bigint DEFAULT NULL::bigint, p_space_id bigint DEFAULT NULL::bigint) RETURNS bigint
@@ -3127,6 +3982,12 @@ BEGIN
                 HINT = 'Name one of pg_catalog.pg_ts_config, german for instance (outside of pg_catalog: schema.name), or NULL for the organisation''s.';
     END IF;
 
+    IF p_space_id IS NOT NULL AND NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = p_space_id) THEN
+        RAISE EXCEPTION 'there is no embedding space %', p_space_id
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', p_space_id)::text,
+                HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL for the organisation''s active space.';
+    END IF;
+
     -- the article, locked for what follows
     SELECT a.id INTO v_article_id
     FROM kbsearch.kb_articles AS a
@@ -3169,8 +4030,8 @@ BEGIN
 
     IF EXISTS (SELECT FROM jsonb_array_elements(v_chunks) AS e (chunk) WHERE jsonb_typeof(e.chunk -> 'embedding') = 'array') THEN
         v_space_id := coalesce(p_space_id, v_active_space_id);
-        IF v_space_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_space_id) THEN
-            RAISE EXCEPTION 'embeddings were given for embedding space %, which does not exist', coalesce(v_space_id::text, 'NULL')
+        IF v_space_id IS NULL THEN
+            RAISE EXCEPTION 'embeddings were given, and neither p_space_id nor an active embedding space of the organisation'
                 USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', v_space_id)::text,
                     HINT = 'Insert a row into kbsearch.kb_embedding_spaces and pass its id as p_space_id; the first embedding activates the space.';
         END IF;
@@ -3427,6 +4288,40 @@ COMMENT ON COLUMN kbsearch.kb_ingest_sources.state IS 'How far it was read, as J
 
 COMMENT ON COLUMN kbsearch.kb_ingest_sources.updated_at IS 'When it was last read.';
 
+-- Name: kb_search_snapshot_blocks; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_search_snapshot_blocks (
+    org_id bigint NOT NULL,
+    snapshot_id uuid NOT NULL,
+    block integer NOT NULL,
+    article_ids bigint[] NOT NULL,
+    chunk_ids bigint[] NOT NULL,
+    scores bigint[] NOT NULL,
+    similarities integer[] NOT NULL,
+    keyword_scores integer[] NOT NULL,
+    ties integer[] NOT NULL
+);
+
+-- Name: TABLE kb_search_snapshot_blocks; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_search_snapshot_blocks IS 'Places 100 * block + 1 … 100 * block + 100 of a stored ranking, in order: article, chunk, score (billionths), similarity (millionths), keyword score (billionths), number of others of equal score.';
+
+-- Name: kb_search_snapshots; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_search_snapshots (
+    org_id bigint NOT NULL,
+    id uuid DEFAULT gen_random_uuid() NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    total bigint NOT NULL,
+    answer jsonb NOT NULL,
+    lexemes text[] NOT NULL
+);
+
+-- Name: TABLE kb_search_snapshots; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_search_snapshots IS 'A ranking stored by open_kb_search_v1. answer: what its pages say of the whole (profile, space_id, legs); lexemes: the question''s words with their languages'' tags, for excerpts.';
+
 -- Name: kb_segment_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
 
 CREATE SEQUENCE kbsearch.kb_segment_seq
@@ -3521,6 +4416,16 @@ ALTER TABLE ONLY kbsearch.kb_postings
 ALTER TABLE ONLY kbsearch.kb_ranking_profiles
     ADD CONSTRAINT kb_ranking_profiles_pkey PRIMARY KEY (org_id, name, version);
 
+-- Name: kb_search_snapshot_blocks kb_search_snapshot_blocks_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_search_snapshot_blocks
+    ADD CONSTRAINT kb_search_snapshot_blocks_pkey PRIMARY KEY (org_id, snapshot_id, block);
+
+-- Name: kb_search_snapshots kb_search_snapshots_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_search_snapshots
+    ADD CONSTRAINT kb_search_snapshots_pkey PRIMARY KEY (org_id, id);
+
 -- Name: kb_source_kinds kb_source_kinds_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_source_kinds
@@ -3534,6 +4439,10 @@ ALTER TABLE ONLY kbsearch.organizations
 -- Name: kb_article_embeddings_scan; Type: INDEX; Schema: kbsearch; Owner: -
 
 CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings USING btree (org_id, space_id, searchable, has_direction);
+
+-- Name: kb_search_snapshots_expiry; Type: INDEX; Schema: kbsearch; Owner: -
+
+CREATE INDEX kb_search_snapshots_expiry ON kbsearch.kb_search_snapshots USING btree (org_id, expires_at);
 
 -- Name: organizations_active_space; Type: INDEX; Schema: kbsearch; Owner: -
 
@@ -3641,6 +4550,16 @@ ALTER TABLE ONLY kbsearch.kb_ingest_sources
 
 ALTER TABLE ONLY kbsearch.kb_ranking_profiles
     ADD CONSTRAINT kb_ranking_profiles_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
+-- Name: kb_search_snapshot_blocks kb_search_snapshot_blocks_org_id_snapshot_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_search_snapshot_blocks
+    ADD CONSTRAINT kb_search_snapshot_blocks_org_id_snapshot_id_fkey FOREIGN KEY (org_id, snapshot_id) REFERENCES kbsearch.kb_search_snapshots(org_id, id) ON DELETE CASCADE;
+
+-- Name: kb_search_snapshots kb_search_snapshots_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_search_snapshots
+    ADD CONSTRAINT kb_search_snapshots_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
 
 -- Name: organizations organizations_active_space_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 

@@ -62,6 +62,7 @@ CREATE TABLE kbsearch.organizations (
     active_space_id bigint REFERENCES kbsearch.kb_embedding_spaces (id),
     reference_length integer NOT NULL DEFAULT 100 CHECK (reference_length BETWEEN 1 AND 100000),
     ranking_profile text NOT NULL DEFAULT 'weighted@1',
+    snapshot_limit integer NOT NULL DEFAULT 200 CHECK (snapshot_limit BETWEEN 1 AND 100000),
     created_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX organizations_active_space ON kbsearch.organizations (active_space_id);

@@ -6,6 +6,7 @@ COMMENT ON COLUMN kbsearch.organizations.language IS 'Text search configuration 
 COMMENT ON COLUMN kbsearch.organizations.active_space_id IS 'Embedding space that searches use; set by the first embedding.';
 COMMENT ON COLUMN kbsearch.organizations.reference_length IS 'L of the BM25 impact, in words; changed by calibrate_kb_corpus_v1 only.';
 COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of searches that name none, name@version.';
+COMMENT ON COLUMN kbsearch.organizations.snapshot_limit IS 'How many snapshots may be open at a time; the oldest give way.';
 COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
 
 COMMENT ON COLUMN kbsearch.kb_articles.org_id IS 'The organisation; never changed.';

@@ -45,7 +45,7 @@ BEGIN
     NEW.article_version := coalesce(NEW.article_version, 0);
     NEW.searchable := coalesce(v_published, false);
     IF
-        TG_OP = 'UPDATE' AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
+        TG_OP = 'UPDATE' AND NEW.language IS NOT NULL AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
         AND v_title IS NOT DISTINCT FROM OLD.title AND v_language IS NOT DISTINCT FROM OLD.language
         AND (v_tag <> '') IS NOT DISTINCT FROM coalesce(starts_with(OLD.lexemes[1], chr(31)), false)
     THEN

@@ -81,6 +81,12 @@ BEGIN
                 HINT = 'Name one of pg_catalog.pg_ts_config, german for instance (outside of pg_catalog: schema.name), or NULL for the organisation''s.';
     END IF;
 
+    IF p_space_id IS NOT NULL AND NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = p_space_id) THEN
+        RAISE EXCEPTION 'there is no embedding space %', p_space_id
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', p_space_id)::text,
+                HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL for the organisation''s active space.';
+    END IF;
+
     -- the article, locked for what follows
     SELECT a.id INTO v_article_id
     FROM kbsearch.kb_articles AS a
@@ -123,8 +129,8 @@ BEGIN
 
     IF EXISTS (SELECT FROM jsonb_array_elements(v_chunks) AS e (chunk) WHERE jsonb_typeof(e.chunk -> 'embedding') = 'array') THEN
         v_space_id := coalesce(p_space_id, v_active_space_id);
-        IF v_space_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_space_id) THEN
-            RAISE EXCEPTION 'embeddings were given for embedding space %, which does not exist', coalesce(v_space_id::text, 'NULL')
+        IF v_space_id IS NULL THEN
+            RAISE EXCEPTION 'embeddings were given, and neither p_space_id nor an active embedding space of the organisation'
                 USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', v_space_id)::text,
                     HINT = 'Insert a row into kbsearch.kb_embedding_spaces and pass its id as p_space_id; the first embedding activates the space.';
         END IF;

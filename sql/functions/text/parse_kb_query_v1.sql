@@ -94,7 +94,7 @@ BEGIN
             ELSE 'empty_query'
         END,
         coalesce((
-            SELECT jsonb_agg(jsonb_build_object('n', s.field, 'shape', s.shape, 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.field)
+            SELECT jsonb_agg(jsonb_build_object('n', s.field, 'shape', s.shape, 'text', v_fields[s.field], 'words', s.words, 'lexemes', to_jsonb(s.lexemes)) ORDER BY s.field)
             FROM sequences AS s
         ), '[]'),
         coalesce((

@@ -1,0 +1,100 @@
+CREATE FUNCTION kbsearch.open_kb_search_v1(
+    p_org_id bigint,
+    p_query_text text,
+    p_query_embedding vector DEFAULT NULL,
+    p_kinds text [] DEFAULT NULL,
+    p_kind_quota jsonb DEFAULT NULL,
+    p_metadata jsonb DEFAULT NULL,
+    p_min_score double precision DEFAULT NULL,
+    p_profile text DEFAULT NULL,
+    p_space_id bigint DEFAULT NULL,
+    p_exploratory boolean DEFAULT false,
+    p_language text DEFAULT NULL,
+    p_expires_in interval DEFAULT '15 minutes'
+) RETURNS TABLE (snapshot uuid, total bigint, expires_at timestamptz)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
+SET search_path = pg_catalog, kbsearch, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET jit = off
+SET extra_float_digits = 1
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+    v_limit integer;
+BEGIN
+    IF current_setting('transaction_read_only') = 'on' THEN
+        RAISE EXCEPTION 'a snapshot cannot be stored in a read-only transaction%', CASE WHEN pg_is_in_recovery() THEN ': this server is a replica' ELSE '' END
+            USING ERRCODE = 'KBSNP', DETAIL = jsonb_build_object('org_id', p_org_id, 'reason', 'read_only', 'is_replica', pg_is_in_recovery())::text,
+                HINT = 'Open it on the primary and read its pages here, or page by the cursors of search_kb_hybrid_v1, which writes nothing.';
+    END IF;
+    v_plan := kbsearch.prepare_kb_search_v1(
+        p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory,
+        p_language, false
+    );
+    IF p_expires_in IS NULL OR p_expires_in <= interval '0' OR p_expires_in > interval '1 day' THEN
+        RAISE EXCEPTION 'p_expires_in is %, expected more than 0 and at most 1 day', coalesce(p_expires_in::text, 'NULL')
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_expires_in', 'given', p_expires_in, 'maximum', '1 day')::text,
+                HINT = 'Pass how long the pages are to be read, 15 minutes for instance.';
+    END IF;
+    PERFORM kbsearch.sweep_kb_searches_v1(p_org_id);
+    SELECT o.snapshot_limit INTO v_limit FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
+    DELETE FROM kbsearch.kb_search_snapshots AS s
+    WHERE s.org_id = p_org_id AND s.id IN (
+        SELECT h.id FROM kbsearch.kb_search_snapshots AS h WHERE h.org_id = p_org_id ORDER BY h.created_at DESC, h.id DESC OFFSET v_limit - 1
+        FOR UPDATE SKIP LOCKED
+    );
+    INSERT INTO kbsearch.kb_search_snapshots (org_id, expires_at, total, answer, lexemes)
+    VALUES (
+        p_org_id, now() + p_expires_in, 0,
+        jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', NULL),
+        v_plan.lexemes
+    )
+    RETURNING kb_search_snapshots.id, kb_search_snapshots.expires_at INTO snapshot, expires_at;
+    WITH stored AS (
+        INSERT INTO kbsearch.kb_search_snapshot_blocks (org_id, snapshot_id, block, article_ids, chunk_ids, scores, similarities, keyword_scores, ties)
+        SELECT
+            p_org_id,
+            snapshot,
+            (r.place - 1) / 100,
+            array_agg(r.article_id ORDER BY r.place),
+            array_agg(r.chunk_id ORDER BY r.place),
+            array_agg(r.score ORDER BY r.place),
+            array_agg(r.similarity ORDER BY r.place),
+            array_agg(round(r.raw * 1e9::double precision / v_plan.keyword_bound)::integer ORDER BY r.place),
+            array_agg(r.tied_with::integer ORDER BY r.place)
+        FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, NULL, 0, NULL, NULL) AS r
+        GROUP BY (r.place - 1) / 100
+        RETURNING cardinality(article_ids) AS size
+    )
+    SELECT coalesce(sum(s.size), 0) INTO total FROM stored AS s;
+    UPDATE kbsearch.kb_search_snapshots AS s SET total = open_kb_search_v1.total WHERE s.org_id = p_org_id AND s.id = snapshot;
+    RETURN NEXT;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.open_kb_search_v1(
+    bigint, text, vector, text [], jsonb, jsonb, double precision, text, bigint, boolean, text, interval
+) IS
+'Ranks once and stores the whole ranking, whose pages fetch_kb_page_v1 returns, whatever is written meanwhile. Removes the organisation''s expired snapshots, and its oldest where there are more than organizations.snapshot_limit.
+
+Arguments:
+p_org_id: The organisation searched.
+p_query_text: The question, at most 32,768 bytes. Words are OR-ed; "a phrase" must occur in one chunk of the article, its title included; -word and -"a phrase" exclude articles that have it. At most 32 different phrases and exclusions. NULL or empty: the vector leg alone.
+p_query_embedding: The question''s vector, of the dimensions of the searched space. NULL: the keyword leg alone.
+p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
+p_kind_quota: At most so many articles of each kind, for instance {"policy": 3, "faq": 2, "*": 0}; "*" is every kind not named. The best of each kind are kept, after scores and ranks are computed. NULL: the profile''s, if it has one; {}: no quota.
+p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
+p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
+p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
+p_space_id: Embedding space. NULL: the organisation''s active one.
+p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
+p_expires_in: How long it can be read, more than 0 and at most 1 day.
+
+Columns:
+snapshot: Pass as p_snapshot to fetch_kb_page_v1.
+total: Number of articles in the ranking.
+expires_at: Until when it can be read.
+
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC; KBSNP in a read-only transaction or on a replica.';
