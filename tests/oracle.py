@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
@@ -236,26 +236,24 @@ def competition_ranks(best: Mapping[int, Hit]) -> dict[int, int]:
     return {article: 1 + sum(other.score > hit.score for other in best.values()) for article, hit in best.items()}
 
 
+def legs_of(found: Sequence[Hit], bound: float) -> tuple[dict[int, Hit], dict[int, Hit]]:
+    """The best chunk of each article in the vector leg and in the keyword leg, scored as the legs are ranked."""
+    vector = (
+        Hit(hit.article_id, hit.chunk_id, max(0, hit.similarity), hit.similarity, None)
+        for hit in found
+        if hit.similarity is not None
+    )
+    keyword = (
+        Hit(hit.article_id, hit.chunk_id, round(hit.raw * (1e9 / bound)), None, hit.raw)
+        for hit in found
+        if hit.raw is not None
+    )
+    return best_of_article(vector), best_of_article(keyword)
+
+
 def fuse_ranks(found: Sequence[Hit], profile: Profile, bound: float) -> dict[int, Hit]:
     """Reciprocal rank fusion of the legs' best chunks."""
-    legs: list[tuple[float, dict[int, Hit]]] = [
-        (
-            profile.vector_weight,
-            best_of_article(
-                Hit(hit.article_id, hit.chunk_id, max(0, hit.similarity), hit.similarity, None)
-                for hit in found
-                if hit.similarity is not None
-            ),
-        ),
-        (
-            profile.keyword_weight,
-            best_of_article(
-                Hit(hit.article_id, hit.chunk_id, round(hit.raw * (1e9 / bound)), None, hit.raw)
-                for hit in found
-                if hit.raw is not None
-            ),
-        ),
-    ]
+    legs = list(zip((profile.vector_weight, profile.keyword_weight), legs_of(found, bound), strict=True))
     ranks = [competition_ranks(best) for _, best in legs]
     fused = {}
     for article in {hit.article_id for hit in found}:
@@ -313,8 +311,27 @@ def known_terms(corpus: Sequence[tuple[Article, Chunk]], search: Search) -> dict
     }
 
 
-def rank(articles: Iterable[Article], search: Search, reference_length: int = 100) -> list[Row]:
-    """The whole ranking of the organisation that consists of these articles."""
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What a search finds before the quota.
+
+    Attributes:
+        found: chunks that a leg found.
+        best: each article as one hit.
+        ordered: those of them that are not below the floor, in the total order.
+        bound: the highest raw keyword score.
+        units: billionths of score for a millionth of similarity and for 1 of raw keyword score, under the fusions that add them.
+    """
+
+    found: list[Hit]
+    best: dict[int, Hit]
+    ordered: list[Hit]
+    kinds: dict[int, str]
+    bound: float
+    units: tuple[float, float]
+
+
+def find(articles: Iterable[Article], search: Search, reference_length: int = 100) -> Candidates:
     corpus = [(article, chunk) for article in articles if article.published for chunk in article.chunks]
     profile = search.profile
     known = known_terms(corpus, search)
@@ -349,18 +366,43 @@ def rank(articles: Iterable[Article], search: Search, reference_length: int = 10
             found.append(Hit(article.id, chunk.id, score, cosine, raw if words else None))
 
     best = fuse_ranks(found, profile, bound) if profile.fusion == "rrf" else best_of_article(found)
-    candidates = sorted(
-        (hit for hit in best.values() if search.min_score is None or hit.score / 1e9 >= search.min_score),
-        key=lambda hit: (-hit.score, hit.article_id),
+    return Candidates(
+        found,
+        best,
+        sorted(
+            (hit for hit in best.values() if search.min_score is None or hit.score / 1e9 >= search.min_score),
+            key=lambda hit: (-hit.score, hit.article_id),
+        ),
+        {article.id: article.kind for article, _ in corpus},
+        bound,
+        (vector_unit, keyword_unit),
     )
-    kinds = {article.id: article.kind for article, _ in corpus}
+
+
+def quota_of(search: Search, kind: str) -> int | None:
     quota = search.quota or {}
+    return quota.get(kind, quota.get("*"))
+
+
+def cut(candidates: Candidates, search: Search) -> list[tuple[Hit, int, bool]]:
+    """Each candidate with its place in its kind and whether the quota keeps it."""
     taken: Counter[str] = Counter()
-    rows: list[Row] = []
-    for hit in candidates:
-        kind = kinds[hit.article_id]
+    placed = []
+    for hit in candidates.ordered:
+        kind = candidates.kinds[hit.article_id]
         taken[kind] += 1
-        if taken[kind] <= quota.get(kind, quota.get("*", taken[kind])):
+        quota = quota_of(search, kind)
+        placed.append((hit, taken[kind], quota is None or taken[kind] <= quota))
+    return placed
+
+
+def rank(articles: Iterable[Article], search: Search, reference_length: int = 100) -> list[Row]:
+    """The whole ranking of the organisation that consists of these articles."""
+    candidates = find(articles, search, reference_length)
+    rows: list[Row] = []
+    for hit, _, kept in cut(candidates, search):
+        if kept:
+            kind = candidates.kinds[hit.article_id]
             rows.append(
                 Row(
                     place=len(rows) + 1,
@@ -368,8 +410,32 @@ def rank(articles: Iterable[Article], search: Search, reference_length: int = 10
                     score=hit.score,
                     chunk_id=None if kind in NOT_INSPECTABLE else hit.chunk_id,
                     vector_similarity=None if hit.similarity is None else hit.similarity / 1e6,
-                    keyword_score=None if hit.raw is None else round(hit.raw * 1e9 / bound) / 1e9,
-                    tied_with=sum(other.score == hit.score for other in candidates) - 1,
+                    keyword_score=None if hit.raw is None else round(hit.raw * 1e9 / candidates.bound) / 1e9,
+                    tied_with=sum(other.score == hit.score for other in candidates.ordered) - 1,
                 )
             )
     return rows
+
+
+def explain(  # noqa: PLR0911 -- a reason, a return
+    articles: Sequence[Article], search: Search, article_id: int, reference_length: int = 100
+) -> str:
+    """Why an article is not in the ranking; "ranked" if it is."""
+    article = next((one for one in articles if one.id == article_id), None)
+    if article is None:
+        return "not_in_organization"
+    if not article.published:
+        return "unpublished"
+    if not passes(article, replace(search, phrases=(), excluded=())):
+        return "filtered"
+    if quota_of(search, article.kind) == 0:
+        return "outside_quota"
+    if not passes(article, search):
+        return "excluded"
+    candidates = find(articles, search, reference_length)
+    if article_id not in candidates.best:
+        return "not_found"
+    kept = {hit.article_id: keeps for hit, _, keeps in cut(candidates, search)}
+    if article_id not in kept:
+        return "below_floor"
+    return "ranked" if kept[article_id] else "outside_quota"
