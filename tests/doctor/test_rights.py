@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from kbsearch import doctor
+from kbsearch.doctor import Finding, Level
+from tests.doctor.patient import Patient
+
+AsRole = Callable[..., object]
+SEARCH = "SELECT kbsearch.search_kb_hybrid_page_v1(p_org_id => 1, p_query_text => 'word1x', p_query_embedding => '[1, 2, 3]') ->> 'total'"
+UPSERT = (
+    "SELECT kbsearch.upsert_kb_article_v1(p_org_id => 1, p_external_ref => 'new', p_space_id => 1, p_chunks => '"
+    '[{"content": "new text", "embedding": [1, 2, 3]}]'
+    "')"
+)
+MAINTAIN = (
+    "SELECT kbsearch.compact_kb_postings_v1(1)",
+    "SELECT kbsearch.rebuild_kb_index_v1(1)",
+    "SELECT kbsearch.calibrate_kb_corpus_v1(1)",
+)
+
+
+def right(patient: Patient, check: str, role: str) -> Finding:
+    (finding,) = patient.findings(check, role=role)
+    return finding
+
+
+def grants(finding: Finding) -> list[str]:
+    """The GRANTs in what was found, where they are no advice."""
+    return [f"GRANT {part.strip()}" for part in finding.found.split("that would take: ")[1].split("GRANT ") if part]
+
+
+def test_the_grants_for_searching_are_exact(patient: Patient, role: str, as_role: AsRole) -> None:
+    finding = right(patient, "rights.search", role)
+    assert finding.level is Level.PROBLEM
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        as_role(SEARCH)
+    lines = finding.advice.splitlines()
+    for line in lines:
+        patient.cure(Finding("", Level.PROBLEM, "", "", line))
+        if line is not lines[-1]:
+            assert right(patient, "rights.search", role).level is Level.PROBLEM
+    assert right(patient, "rights.search", role).level is Level.OK
+    assert as_role(SEARCH) == "20"
+    assert right(patient, "rights.write", role).level is Level.OK
+    assert right(patient, "rights.maintain", role).level is Level.OK
+
+
+@pytest.mark.parametrize(
+    "table", ["organizations", "kb_source_kinds", "kb_ranking_profiles", "kb_postings", "kb_corpus_stats"]
+)
+def test_every_table_that_a_search_reads_is_needed(patient: Patient, role: str, as_role: AsRole, table: str) -> None:
+    patient.cure(right(patient, "rights.search", role))
+    patient.operate(f"REVOKE SELECT ON kbsearch.{table} FROM {role}")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        as_role(SEARCH)
+    finding = right(patient, "rights.search", role)
+    assert finding.advice == f"GRANT SELECT ON kbsearch.{table} TO {role};"
+    patient.cure(finding)
+    assert as_role(SEARCH) == "20"
+
+
+def test_the_grants_for_writing_are_enough(patient: Patient, role: str, as_role: AsRole) -> None:
+    patient.cure(right(patient, "rights.search", role))
+    finding = right(patient, "rights.write", role)
+    assert f"role {role} may not write articles" in finding.found
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        as_role(UPSERT)
+    patient.operate(*grants(finding))
+    as_role(UPSERT, "INSERT INTO kbsearch.organizations (name) VALUES ('mine')", "DELETE FROM kbsearch.kb_articles")
+    assert right(patient, "rights.write", role).found == f"role {role} may write articles"
+    assert right(patient, "rights.maintain", role).found.startswith(f"role {role} may not compact")
+
+
+def test_the_grants_for_maintenance_are_enough(patient: Patient, role: str, as_role: AsRole) -> None:
+    finding = right(patient, "rights.maintain", role)
+    assert finding.level is Level.OK
+    patient.operate(*grants(finding))
+    as_role(*MAINTAIN)
+    assert right(patient, "rights.maintain", role).found == f"role {role} may compact, rebuild and calibrate the index"
+    patient.operate(f"REVOKE USAGE ON SEQUENCE kbsearch.kb_segment_seq FROM {role}")
+    finding = right(patient, "rights.maintain", role)
+    assert finding.level is Level.WARNING
+    assert finding.advice == f"GRANT USAGE ON SEQUENCE kbsearch.kb_segment_seq TO {role};"
+    patient.cure(finding)
+    as_role(*MAINTAIN)
+
+
+def test_half_of_the_rights_to_write_is_a_warning(patient: Patient, role: str) -> None:
+    patient.cure(right(patient, "rights.search", role))
+    patient.operate(f"GRANT INSERT ON kbsearch.kb_articles TO {role}")
+    finding = right(patient, "rights.write", role)
+    assert finding.level is Level.WARNING
+    assert "GRANT DELETE ON" in finding.advice
+    patient.cure(finding)
+    assert right(patient, "rights.write", role).level is Level.OK
+
+
+def test_functions_that_not_everybody_may_execute(patient: Patient, role: str, as_role: AsRole) -> None:
+    patient.cure(right(patient, "rights.search", role))
+    patient.operate("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch FROM PUBLIC")
+    finding = right(patient, "rights.search", role)
+    assert finding.advice == f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch TO {role};"
+    patient.cure(finding)
+    assert as_role(SEARCH) == "20"
+
+
+def test_functions_of_pgvector_that_not_everybody_may_execute(patient: Patient, role: str, as_role: AsRole) -> None:
+    patient.cure(right(patient, "rights.search", role))
+    patient.operate("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA ext FROM PUBLIC")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        as_role(SEARCH)
+    finding = right(patient, "rights.search", role)
+    assert finding.advice == f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ext TO {role};"
+    patient.cure(finding)
+    assert as_role(SEARCH) == "20"
+
+
+def test_the_schema_of_pgvector(patient: Patient, role: str, as_role: AsRole) -> None:
+    patient.cure(right(patient, "rights.search", role))
+    assert as_role(SEARCH) == "20", "a vector as text needs no right on the schema of its type"
+    finding = right(patient, "rights.extension", role)
+    assert finding.level is Level.WARNING
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        as_role("SELECT '[1]'::ext.vector")
+    patient.cure(finding)
+    assert as_role("SELECT '[1]'::ext.vector") == "[1]"
+    assert right(patient, "rights.extension", role).level is Level.OK
+
+
+def test_rows_that_row_level_security_hides(patient: Patient, role: str, as_role: AsRole) -> None:
+    patient.cure(right(patient, "rights.search", role))
+    patient.run("ALTER TABLE kbsearch.kb_postings ENABLE ROW LEVEL SECURITY")
+    finding = right(patient, "rights.rows", role)
+    assert finding.level is Level.PROBLEM
+    assert "kb_postings" in finding.found
+    assert as_role(SEARCH.replace("'[1, 2, 3]'", "NULL")) == "0"
+    patient.run("CREATE POLICY all_rows ON kbsearch.kb_postings FOR SELECT USING (true)")
+    finding = right(patient, "rights.rows", role)
+    assert finding.level is Level.OK
+    assert "policies decide" in finding.found
+    patient.run("DROP POLICY all_rows ON kbsearch.kb_postings")
+    patient.cure(right(patient, "rights.rows", role))
+    assert right(patient, "rights.rows", role).found == f"no row is hidden from role {role}"
+
+
+def test_a_role_without_any_right_examines_itself(patient: Patient, role: str) -> None:
+    patient.operate(f"ALTER ROLE {role} LOGIN PASSWORD '{role}'")
+    stranger = Patient(make_conninfo(patient.admin_dsn, user=role, password=role), patient.admin_dsn)
+    findings = stranger.findings()
+    assert {one.check for one in findings} == {one.name for one in doctor.choose()}
+    assert [one.check for one in findings if one.level is Level.PROBLEM] == ["rights.search"]
+    finding = stranger.one("rights.search", Level.PROBLEM)
+    assert f"GRANT USAGE ON SCHEMA kbsearch TO {role};" in finding.advice.splitlines()
+    stranger.cure(finding, *stranger.bad("rights.extension"))
+    assert [one for one in stranger.findings() if one.level in (Level.WARNING, Level.PROBLEM)] == []
+
+
+def test_the_owner_sees_all_rows(patient: Patient) -> None:
+    patient.run("ALTER TABLE kbsearch.kb_articles ENABLE ROW LEVEL SECURITY")
+    assert patient.bad("rights.rows") == []
+    patient.run("ALTER TABLE kbsearch.kb_articles FORCE ROW LEVEL SECURITY")
+    assert patient.one("rights.rows", Level.PROBLEM).found.endswith("sees no row of kb_articles")
