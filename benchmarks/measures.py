@@ -6,6 +6,7 @@ c  search of a small organisation beside that of a large one in the same databas
 d  ingest through the triggers, beside a table with a GIN index on to_tsvector
 e  keyword leg and postings after many edits of single chunks, beside the fresh state
 f  memory of a search, disk per 100,000 chunks, the postings beside a GIN index (as loaded by COPYs of 5,000 rows, and compacted)
+g  stored rankings of an organisation of the database of a: opening one, and a page of 10 at its 1st and 50th place in turn, beside ranking again
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ LARGE, SMALL, FILLERS = 1, 2, range(3, 21)
 MEGABYTE = 1_000_000
 
 SEARCH = "SELECT * FROM kbsearch.search_kb_hybrid_v1(p_org_id => %s, p_query_text => %s, p_query_embedding => %s)"
+OPEN = (
+    "SELECT s.snapshot, s.total FROM kbsearch.open_kb_search_v1(p_org_id => %s, p_query_text => %s, p_query_embedding => %s, "
+    "p_expires_in => '1 day') AS s"
+)
+FETCH = "SELECT kbsearch.fetch_kb_page_v1(p_org_id => %s, p_snapshot => %s, p_offset => %s)"
+PAGE = "SELECT kbsearch.search_kb_hybrid_page_v1(p_org_id => %s, p_query_text => %s, p_query_embedding => %s, p_offset => %s)"
 KEYWORD_SEARCH = "SELECT * FROM kbsearch.search_kb_hybrid_v1(p_org_id => %s, p_query_text => %s, p_limit => 100, p_profile => 'keyword@1')"
 SERVER_TIMER = """
 CREATE FUNCTION pg_temp.search_time(p_org_id bigint, p_text text, p_embedding vector, p_calls integer) RETURNS double precision
@@ -301,6 +308,33 @@ def footprint(run: Run) -> list[Figure]:
     return figures
 
 
+def stored_rankings(run: Run) -> list[Figure]:
+    """Measure g."""
+    rounds = run.sizes.rounds
+    questions = _questions(9, "mixed", rounds)
+    with _organisations(run) as connection:
+        snapshots = [_fetch(connection, OPEN, LARGE, question.text, question.embedding)[0] for question in questions]
+        deep = min(50, int(snapshots[0][1]) // 10)
+        times = run.times(
+            {
+                "first": lambda n: _fetch(connection, FETCH, LARGE, snapshots[n][0], 0),
+                "deep": lambda n: _fetch(connection, FETCH, LARGE, snapshots[n][0], 10 * (deep - 1)),
+                "again": lambda n: _fetch(
+                    connection, PAGE, LARGE, questions[n].text, questions[n].embedding, 10 * (deep - 1)
+                ),
+                "open": lambda n: _fetch(connection, OPEN, LARGE, questions[n].text, questions[n].embedding),
+            },
+            "g: stored rankings",
+        )
+    first, page, again = (median(times[name]) for name in ("first", "deep", "again"))
+    name = f"page {deep} of a stored ranking, {run.sizes.organisation:,} chunks"
+    return [
+        Figure("g", name, page, "its page 1", first, limit=2),
+        Figure("g", name, page, "ranking again", again, limit=1 / 5),
+        Figure("g", "opening a stored ranking", median(times["open"]), "ranking for one page", again),
+    ]
+
+
 MEASURES: dict[str, Callable[[Run], list[Figure]]] = {
     "a": vector_and_keyword,
     "b": keyword,
@@ -308,6 +342,7 @@ MEASURES: dict[str, Callable[[Run], list[Figure]]] = {
     "d": ingest,
     "e": edits,
     "f": footprint,
+    "g": stored_rankings,
 }
 
 

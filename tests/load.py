@@ -20,7 +20,7 @@ EVERYTHING = 1000
 TYPES: dict[str, LiteralString] = {
     "p_org_id": "%(p_org_id)s::bigint",
     "p_query_text": "%(p_query_text)s::text",
-    "p_query_embedding": "%(p_query_embedding)s::text::vector",
+    "p_query_embedding": "%(p_query_embedding)s",
     "p_limit": "%(p_limit)s::bigint",
     "p_offset": "%(p_offset)s::bigint",
     "p_cursor": "%(p_cursor)s::text",
@@ -86,7 +86,11 @@ class Database:
     spaces: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Make the spaces, and a neighbour whose words and vectors must not count in any other organisation."""
+        """Make the spaces, and a neighbour whose words and vectors must not count in any other organisation; unless they are there."""
+        made = dict(self.connection.execute("SELECT name, id FROM kbsearch.kb_embedding_spaces").fetchall())
+        if made:
+            self.spaces = {size: (made[f"searched {size}"], made[f"other {size}"]) for size in DIMENSIONS}
+            return
         for dimensions in DIMENSIONS:
             first, second = (
                 self.value(
@@ -187,7 +191,7 @@ class Database:
         for space_id, column in zip(self.spaces[dimensions], ("vector", "other"), strict=True):
             self.connection.execute(
                 f"""INSERT INTO kbsearch.kb_article_embeddings (org_id, space_id, article_id, chunk_id, embedding)
-                SELECT %s, %s, c.article, c.id, c.{column}::vector
+                SELECT %s, %s, c.article, c.id, c.{column}::ext.vector
                 FROM json_to_recordset(%s) AS c (article bigint, id bigint, vector text, other text)
                 WHERE c.{column} IS NOT NULL""",
                 [org_id, space_id, Json(rows)],

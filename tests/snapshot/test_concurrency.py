@@ -140,7 +140,8 @@ class Store:
 
     def walk_by_offset(self, connection: psycopg.Connection[Any], chance: random.Random) -> None:
         """What users have without a stored ranking: counted, and nothing is claimed of it."""
-        text, shown, size = " ".join(chance.choices(WORDS, k=2)), [], chance.randint(3, 12)
+        text, size = " ".join(chance.choices(WORDS, k=2)), chance.randint(3, 12)
+        shown: list[int] = []
         while True:
             rows = connection.execute(
                 "SELECT s.article_id FROM kbsearch.search_kb_hybrid_v1(p_org_id => %s, p_query_text => %s, p_limit => %s, p_offset => %s) AS s",
