@@ -7,19 +7,25 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
-import psycopg
-
 
 class KBSearchError(Exception):
     """Base of all that kbsearch raises.
+
+    `http_status` is what a web service answers with that passes its caller's arguments on. 400: an argument is not what its name says or is
+    out of range (limits, cursors, filters), to be put right by whoever made the request. 404: what is named is not there. 409: not as things
+    are, the same request may succeed later. 413: too large. 422: understood, and impossible with this organisation's data (a question
+    without words, a vector of other dimensions, an unknown profile, space or language). 503: the service is not ready. 504: the caller's time
+    is up. 500, also for codes not known here: nothing that the caller could put right.
 
     Attributes:
         sqlstate: five characters, class KB for what the SQL functions raise (the client uses the same codes for what it refuses itself).
         detail: what was wrong, as data; empty when there is nothing to add.
         hint: what to do about it, or None.
+        http_status: status code of HTTP, of the class.
     """
 
     default_sqlstate: ClassVar[str] = "KB000"
+    http_status: ClassVar[int] = 500
 
     def __init__(
         self,
@@ -40,18 +46,21 @@ class OrganizationError(KBSearchError):
     """KBORG: the organisation is missing, NULL or may not be changed."""
 
     default_sqlstate = "KBORG"
+    http_status = 404
 
 
 class QueryTextError(KBSearchError):
     """KBQRY: the query text is too long, is no text, or there are neither words nor an embedding."""
 
     default_sqlstate = "KBQRY"
+    http_status = 422
 
 
 class VectorError(KBSearchError):
     """KBVEC: a vector is unusable (zero, NaN, infinite, no numbers)."""
 
     default_sqlstate = "KBVEC"
+    http_status = 422
 
 
 class DimensionError(VectorError):
@@ -64,54 +73,70 @@ class SpaceError(KBSearchError):
     """KBSPC: an embedding space is unknown, not active, or two were mixed."""
 
     default_sqlstate = "KBSPC"
+    http_status = 422
 
 
 class LimitError(KBSearchError):
-    """KBLIM: a limit or an offset is no integer or out of range."""
+    """KBLIM: a limit, an offset or a timeout is no number or out of range."""
 
     default_sqlstate = "KBLIM"
+    http_status = 400
 
 
 class CursorError(KBSearchError):
     """KBCUR: a cursor is damaged or belongs to another request."""
 
     default_sqlstate = "KBCUR"
+    http_status = 400
+
+
+class LanguageError(KBSearchError):
+    """KBLNG: there is no text search configuration of that name."""
+
+    default_sqlstate = "KBLNG"
+    http_status = 422
 
 
 class ProfileError(KBSearchError):
     """KBPRF: a ranking profile is unknown or its values are unusable."""
 
     default_sqlstate = "KBPRF"
+    http_status = 422
 
 
 class FilterError(KBSearchError):
     """KBFLT: kinds, quota, metadata or minimum score are unusable."""
 
     default_sqlstate = "KBFLT"
+    http_status = 400
 
 
 class ArticleError(KBSearchError):
     """KBART: an article or what it was to be made of is unusable."""
 
     default_sqlstate = "KBART"
+    http_status = 422
 
 
 class ChunkError(KBSearchError):
     """KBCHK: a chunk is too large."""
 
     default_sqlstate = "KBCHK"
+    http_status = 413
 
 
 class IndexStateError(KBSearchError):
     """KBIDX: an operation on the derived tables was refused."""
 
     default_sqlstate = "KBIDX"
+    http_status = 409
 
 
 class NotInstalledError(KBSearchError):
     """KB001: the database has no kbsearch, or an older one than this client needs."""
 
     default_sqlstate = "KB001"
+    http_status = 503
 
 
 class MigrationError(KBSearchError):
@@ -124,6 +149,24 @@ class EmbeddedServerError(KBSearchError):
     """KB003: the embedded PostgreSQL server can't be started or stopped."""
 
     default_sqlstate = "KB003"
+    http_status = 503
+
+
+class ConnectionKindError(KBSearchError, TypeError):
+    """KB005: what a client was given to connect with is nothing that it can use."""
+
+    default_sqlstate = "KB005"
+
+
+class StatementTimeoutError(KBSearchError):
+    """57014: the time that a call was given is up; the server gave the statement up and nothing was written.
+
+    Raised only where the call's own timeout ended it: a statement that somebody cancelled, or that the connection's own statement_timeout
+    ended, raises the driver's exception.
+    """
+
+    default_sqlstate = "57014"
+    http_status = 504
 
 
 ERRORS_BY_SQLSTATE: Mapping[str, type[KBSearchError]] = {
@@ -136,6 +179,7 @@ ERRORS_BY_SQLSTATE: Mapping[str, type[KBSearchError]] = {
         SpaceError,
         LimitError,
         CursorError,
+        LanguageError,
         ProfileError,
         FilterError,
         ArticleError,
@@ -146,35 +190,56 @@ ERRORS_BY_SQLSTATE: Mapping[str, type[KBSearchError]] = {
 
 _MISSING = ("42P01", "42883", "3F000")
 """Undefined table, undefined function, invalid schema name."""
-_OURS = re.compile(r'\bkbsearch\.|"kbsearch"')
-"""Our schema in a message of the server, in whatever language it speaks: a name quoted or qualified."""
 
 
-def translate(error: psycopg.Error) -> Exception:
+def translate(error: Exception, schema: str = "kbsearch") -> Exception:
     """Turn a driver's exception into ours where it has a SQLSTATE of class KB.
 
     A missing schema, table or function of kbsearch becomes NotInstalledError; any other exception is returned as it came.
     A SQLSTATE of our own arrives from psycopg as a plain DatabaseError, so the code decides and not the class.
+
+    Args:
+        error: an exception of psycopg, psycopg2 or asyncpg, or SQLAlchemy's around one.
+        schema: the schema that kbsearch is installed in.
     """
-    sqlstate = error.sqlstate or ""
-    message = error.diag.message_primary or str(error)
-    if sqlstate.startswith("KB"):
-        kind = ERRORS_BY_SQLSTATE.get(sqlstate, KBSearchError)
-        return kind(message, sqlstate=sqlstate, detail=_detail(error.diag.message_detail), hint=error.diag.message_hint)
-    if sqlstate in _MISSING and _OURS.search(message):
+    if isinstance(error, KBSearchError):
+        return error
+    code = sqlstate(error)
+    message, detail, hint = _fields(error)
+    if code.startswith("KB"):
+        kind = ERRORS_BY_SQLSTATE.get(code, KBSearchError)
+        return kind(message, sqlstate=code, detail=_detail(detail), hint=hint)
+    # The schema's name in a message of the server, in whatever language it speaks: qualified or quoted.
+    if code in _MISSING and re.search(rf'\b{re.escape(schema)}\.|"{re.escape(schema)}"', message):
         return NotInstalledError(
             f"kbsearch is not installed in this database, or is older than this client: {message}",
-            hint="Run: kbsearch db upgrade --dsn …",
+            hint="Run: kbsearch db upgrade --dsn …" + ("" if schema == "kbsearch" else f" --schema {schema}"),
         )
     return error
 
 
-def raise_translated(error: psycopg.Error) -> NoReturn:
+def raise_translated(error: Exception, schema: str = "kbsearch") -> NoReturn:
     """Raise what translate() makes of a driver's exception, with that exception as its cause."""
-    ours = translate(error)
+    ours = translate(error, schema)
     if ours is error:
         raise error
     raise ours from error
+
+
+def sqlstate(error: BaseException) -> str:
+    """The SQLSTATE of a driver's exception, or of SQLAlchemy's around one; empty where there is none."""
+    driver = getattr(error, "orig", None) or error
+    return getattr(driver, "sqlstate", None) or getattr(driver, "pgcode", None) or ""
+
+
+def _fields(error: Exception) -> tuple[str, str | None, str | None]:
+    """Message, DETAIL and HINT of the server: psycopg has them in `diag`, asyncpg in the exception that SQLAlchemy's adapter raised from."""
+    driver = getattr(error, "orig", None) or error
+    diag = getattr(driver, "diag", None)
+    if diag is not None:
+        return diag.message_primary or str(driver), diag.message_detail, diag.message_hint
+    cause = driver.__cause__ or driver
+    return getattr(cause, "message", None) or str(driver), getattr(cause, "detail", None), getattr(cause, "hint", None)
 
 
 def _detail(text: str | None) -> dict[str, Any]:

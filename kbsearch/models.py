@@ -25,6 +25,7 @@ class Result:
         kind: the article's kind.
         title: the article's title.
         excerpt: text of the best chunk.
+        excerpt_html: the excerpt around the question's words as HTML, escaped, those words in `<mark>`; None unless asked for.
         inspectable: False where no interface may offer to open the article.
         external_ref: the application's own name of the article.
         source_uri: where the article comes from.
@@ -43,6 +44,7 @@ class Result:
     kind: str
     title: str | None
     excerpt: str | None
+    excerpt_html: str | None
     inspectable: bool
     external_ref: str | None
     source_uri: str | None
@@ -78,13 +80,15 @@ class KeywordLeg:
     Attributes:
         takes_part: whether it contributed.
         reason: why not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion; None if it did.
+        languages: names of the text search configurations that the question was analysed in.
         words: the question's lexemes that the organisation's articles have.
-        unknown_words: the question's lexemes that they have not.
+        unknown_words: the question's lexemes that they have not, in the language that knows most of them.
         ignored: operators of the question that could not be applied.
     """
 
     takes_part: bool
     reason: str | None = None
+    languages: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     unknown_words: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -154,6 +158,7 @@ class Page:
                 keyword=KeywordLeg(
                     takes_part=keyword["takes_part"],
                     reason=keyword["reason"],
+                    languages=tuple(keyword["languages"] or ()),
                     words=tuple(keyword["words"]),
                     unknown_words=tuple(keyword["unknown_words"]),
                     ignored=tuple(keyword["ignored"]),

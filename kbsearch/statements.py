@@ -10,8 +10,8 @@ import json
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, SupportsFloat, SupportsIndex
+from dataclasses import dataclass, field, replace
+from typing import Any, SupportsFloat, SupportsIndex, Unpack
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from kbsearch.errors import (
     CursorError,
     FilterError,
     KBSearchError,
+    LanguageError,
     LimitError,
     OrganizationError,
     ProfileError,
@@ -28,6 +29,8 @@ from kbsearch.errors import (
     VectorError,
 )
 from kbsearch.models import Chunk, VectorLike
+from kbsearch.options import SearchOptions
+from kbsearch.schema import in_schema
 
 BIGINT_MAX = 2**63 - 1
 MAX_DIMENSIONS = 16_000
@@ -36,18 +39,75 @@ MAX_DIMENSIONS = 16_000
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement for psycopg.
+    """A statement for any driver.
 
     Attributes:
-        sql: text with named placeholders.
-        parameters: their values.
+        sql: text for a schema called kbsearch, with placeholders like `%(org_id)s` and no other percent sign or colon.
+        parameters: their values: numbers, text, truth values, lists of text, None.
     """
 
     sql: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
+    def in_schema(self, schema: str) -> Statement:
+        """Return the statement for kbsearch installed in another schema."""
+        return replace(self, sql=in_schema(self.sql, schema))
 
-def search_page(
+
+def _call(function: str, **types: str | None) -> str:
+    """Return a call in named notation: `p_org_id => CAST(%(org_id)s AS bigint)`; without a cast where the type is None."""
+    arguments = ",\n".join(
+        f"    p_{name} => %({name})s" if kind is None else f"    p_{name} => CAST(%({name})s AS {kind})"
+        for name, kind in types.items()
+    )
+    return f"kbsearch.{function}(\n{arguments}\n)"
+
+
+# text and jsonb are names like any other, which a caller's search_path may have for something else; bigint and its like are key words.
+_TEXT, _TEXTS, _JSON = "pg_catalog.text", "pg_catalog.text[]", "pg_catalog.jsonb"
+
+_SEARCH_PAGE = _call(
+    "search_kb_hybrid_page_v1",
+    org_id="bigint",
+    query_text=_TEXT,
+    query_embedding=None,
+    limit="bigint",
+    offset="bigint",
+    cursor=_TEXT,
+    kinds=_TEXTS,
+    kind_quota=_JSON,
+    metadata=_JSON,
+    min_score="double precision",
+    profile=_TEXT,
+    space_id="bigint",
+    exploratory="boolean",
+    language=_TEXT,
+    highlight="boolean",
+)
+
+_UPSERT_ARTICLE = _call(
+    "upsert_kb_article_v1",
+    org_id="bigint",
+    external_ref=_TEXT,
+    title=_TEXT,
+    body=_TEXT,
+    kind=_TEXT,
+    chunks=_JSON,
+    published="boolean",
+    metadata=_JSON,
+    source_uri=_TEXT,
+    language=_TEXT,
+    content_sha256=_TEXT,
+    article_id="bigint",
+    space_id="bigint",
+)
+
+_DELETE_ARTICLE = _call("delete_kb_article_v1", org_id="bigint", article_id="bigint", external_ref=_TEXT)
+
+_RESERVE_ARTICLES = _call("reserve_kb_articles_v1", org_id="bigint", external_refs=_TEXTS)
+
+
+def search_arguments(
     org_id: int | None,
     text: str | None,
     embedding: VectorLike | None = None,
@@ -62,13 +122,15 @@ def search_page(
     profile: str | None = None,
     space_id: int | None = None,
     exploratory: bool = False,
-) -> Statement:
-    """A call of search_kb_hybrid_page_v1 that gives one row with one column, the page as text.
+    language: str | None = None,
+    highlight: bool = False,
+) -> dict[str, Any]:
+    """The search functions' arguments, checked: all of them, by their names without `p_`, in their order. SearchOptions says what they mean.
 
     Raises:
         KBSearchError: an argument can't be what its name says; ranges are the database's matter.
     """
-    parameters: dict[str, Any] = {
+    return {
         "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
         "query_text": plain_text(text, "text", QueryTextError),
         "query_embedding": None if embedding is None else vector_text(embedding),
@@ -78,29 +140,21 @@ def search_page(
         "kinds": None if kinds is None else texts(kinds, "kinds", FilterError),
         "kind_quota": None if kind_quota is None else _quota(kind_quota),
         "metadata": None if metadata is None else json_text(metadata, "metadata", FilterError),
-        "min_score": None if min_score is None else _number(min_score, "min_score", FilterError),
+        "min_score": None if min_score is None else number(min_score, "min_score", FilterError),
         "profile": plain_text(profile, "profile", ProfileError),
         "space_id": integer(space_id, "space_id", SpaceError, optional=True),
         "exploratory": truth(exploratory, "exploratory", FilterError),
+        "language": plain_text(language, "language", LanguageError),
+        "highlight": truth(highlight, "highlight", FilterError),
     }
-    return Statement(
-        """SELECT (kbsearch.search_kb_hybrid_page_v1(
-    p_org_id => %(org_id)s::bigint,
-    p_query_text => %(query_text)s::pg_catalog.text,
-    p_query_embedding => %(query_embedding)s,
-    p_limit => %(limit)s::bigint,
-    p_offset => %(offset)s::bigint,
-    p_cursor => %(cursor)s::pg_catalog.text,
-    p_kinds => %(kinds)s::pg_catalog.text[],
-    p_kind_quota => %(kind_quota)s::pg_catalog.jsonb,
-    p_metadata => %(metadata)s::pg_catalog.jsonb,
-    p_min_score => %(min_score)s::double precision,
-    p_profile => %(profile)s::pg_catalog.text,
-    p_space_id => %(space_id)s::bigint,
-    p_exploratory => %(exploratory)s::boolean
-))::pg_catalog.text""",
-        parameters,
-    )
+
+
+def search_page(
+    org_id: int | None, text: str | None, embedding: VectorLike | None = None, **options: Unpack[SearchOptions]
+) -> Statement:
+    """A call of search_kb_hybrid_page_v1 that gives one row with one column, the page as text; arguments as of search_arguments()."""
+    # As text: what a driver makes of jsonb depends on how its owner set it up.
+    return Statement(f"SELECT CAST({_SEARCH_PAGE} AS {_TEXT})", search_arguments(org_id, text, embedding, **options))
 
 
 def upsert_article(
@@ -119,50 +173,35 @@ def upsert_article(
     article_id: int | None = None,
     space_id: int | None = None,
 ) -> Statement:
-    """A call of upsert_kb_article_v1 that gives the article's id."""
-    parameters: dict[str, Any] = {
-        "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
-        "external_ref": plain_text(external_ref, "external_ref", ArticleError),
-        "title": plain_text(title, "title", ArticleError),
-        "body": plain_text(body, "body", ArticleError),
-        "kind": plain_text(kind, "kind", ArticleError),
-        "chunks": None if chunks is None else json_text(_chunks(chunks), "chunks", ArticleError),
-        "published": truth(published, "published", ArticleError),
-        "metadata": json_text({} if metadata is None else metadata, "metadata", ArticleError),
-        "source_uri": plain_text(source_uri, "source_uri", ArticleError),
-        "language": plain_text(language, "language", ArticleError),
-        "content_sha256": plain_text(content_sha256, "content_sha256", ArticleError),
-        "article_id": integer(article_id, "article_id", ArticleError, optional=True),
-        "space_id": integer(space_id, "space_id", SpaceError, optional=True),
-    }
+    """A call of upsert_kb_article_v1 that gives the article's id. ArticleOptions says what the arguments mean.
+
+    Raises:
+        KBSearchError: an argument can't be what its name says.
+    """
     return Statement(
-        """SELECT kbsearch.upsert_kb_article_v1(
-    p_org_id => %(org_id)s::bigint,
-    p_external_ref => %(external_ref)s::pg_catalog.text,
-    p_title => %(title)s::pg_catalog.text,
-    p_body => %(body)s::pg_catalog.text,
-    p_kind => %(kind)s::pg_catalog.text,
-    p_chunks => %(chunks)s::pg_catalog.jsonb,
-    p_published => %(published)s::boolean,
-    p_metadata => %(metadata)s::pg_catalog.jsonb,
-    p_source_uri => %(source_uri)s::pg_catalog.text,
-    p_language => %(language)s::pg_catalog.regconfig,
-    p_content_sha256 => %(content_sha256)s::pg_catalog.text,
-    p_article_id => %(article_id)s::bigint,
-    p_space_id => %(space_id)s::bigint
-)""",
-        parameters,
+        f"SELECT {_UPSERT_ARTICLE}",
+        {
+            "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+            "external_ref": plain_text(external_ref, "external_ref", ArticleError),
+            "title": plain_text(title, "title", ArticleError),
+            "body": plain_text(body, "body", ArticleError),
+            "kind": plain_text(kind, "kind", ArticleError),
+            "chunks": None if chunks is None else json_text(_chunks(chunks), "chunks", ArticleError),
+            "published": truth(published, "published", ArticleError),
+            "metadata": json_text({} if metadata is None else metadata, "metadata", ArticleError),
+            "source_uri": plain_text(source_uri, "source_uri", ArticleError),
+            "language": plain_text(language, "language", LanguageError),
+            "content_sha256": plain_text(content_sha256, "content_sha256", ArticleError),
+            "article_id": integer(article_id, "article_id", ArticleError, optional=True),
+            "space_id": integer(space_id, "space_id", SpaceError, optional=True),
+        },
     )
 
 
 def delete_article(org_id: int | None, *, article_id: int | None = None, external_ref: str | None = None) -> Statement:
     """A call of delete_kb_article_v1 that says whether there was such an article."""
     return Statement(
-        """SELECT kbsearch.delete_kb_article_v1(
-    p_org_id => %(org_id)s::bigint,
-    p_article_id => %(article_id)s::bigint,
-    p_external_ref => %(external_ref)s::pg_catalog.text
-)""",
+        f"SELECT {_DELETE_ARTICLE}",
         {
             "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
             "article_id": integer(article_id, "article_id", ArticleError, optional=True),
@@ -172,13 +211,10 @@ def delete_article(org_id: int | None, *, article_id: int | None = None, externa
 
 
 def reserve_articles(org_id: int | None, external_refs: Sequence[str]) -> Statement:
-    """A call of reserve_kb_articles_v1 that gives a row for every name."""
+    """A call of reserve_kb_articles_v1 that gives a row for every name: external_ref, article_id, content_sha256."""
     return Statement(
-        """SELECT reserved.external_ref, reserved.article_id, reserved.content_sha256
-FROM kbsearch.reserve_kb_articles_v1(
-    p_org_id => %(org_id)s::bigint,
-    p_external_refs => %(external_refs)s::pg_catalog.text[]
-) AS reserved""",
+        f"""SELECT reserved.external_ref, reserved.article_id, reserved.content_sha256
+FROM {_RESERVE_ARTICLES} AS reserved""",
         {
             "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
             "external_refs": texts(external_refs, "external_refs", ArticleError),
@@ -192,12 +228,31 @@ def searched_space(org_id: int | None, space_id: int | None) -> Statement:
         """SELECT spaces.id, spaces.model, spaces.revision, spaces.dimensions
 FROM kbsearch.organizations AS organizations
 INNER JOIN kbsearch.kb_embedding_spaces AS spaces
-    ON spaces.id OPERATOR(pg_catalog.=) coalesce(%(space_id)s::bigint, organizations.active_space_id)
-WHERE organizations.id OPERATOR(pg_catalog.=) %(org_id)s::bigint""",
+    ON spaces.id OPERATOR(pg_catalog.=) coalesce(CAST(%(space_id)s AS bigint), organizations.active_space_id)
+WHERE organizations.id OPERATOR(pg_catalog.=) CAST(%(org_id)s AS bigint)""",
         {
             "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
             "space_id": integer(space_id, "space_id", SpaceError, optional=True),
         },
+    )
+
+
+def set_timeout(milliseconds: int) -> Statement:
+    """Set statement_timeout for what follows in the transaction; gives what it was, for restore_timeout()."""
+    # A materialised query is run before its row is used: the old value is read before the new one is set.
+    return Statement(
+        """WITH previous AS MATERIALIZED (SELECT pg_catalog.current_setting('statement_timeout') AS setting)
+SELECT previous.setting, pg_catalog.set_config('statement_timeout', CAST(%(timeout)s AS pg_catalog.text), true)
+FROM previous""",
+        {"timeout": f"{milliseconds}ms"},
+    )
+
+
+def restore_timeout(setting: str) -> Statement:
+    """Set statement_timeout back to what set_timeout() gave."""
+    return Statement(
+        "SELECT pg_catalog.set_config('statement_timeout', CAST(%(timeout)s AS pg_catalog.text), true)",
+        {"timeout": setting},
     )
 
 
@@ -343,16 +398,21 @@ def vector_text(value: object) -> str:
     return "[" + ",".join(str(component) for component in vector(value)) + "]"
 
 
-def _number(value: object, name: str, error: type[KBSearchError]) -> float:
+def number(value: object, name: str, error: type[KBSearchError]) -> float:
+    """Return a finite number.
+
+    Raises:
+        error: it is none: text, a truth value, an array of several, NaN, infinite, or an integer beyond a double.
+    """
     if isinstance(value, (bool, str, bytes)) or not isinstance(value, SupportsFloat):
         raise error(f"{name} must be a number, not {value!r}")
     try:
-        number = float(value)
+        result = float(value)
     except (TypeError, ValueError, OverflowError):  # an array of several numbers, an integer beyond a double
         raise error(f"{name} must be a number, not {value!r}") from None
-    if not math.isfinite(number):
-        raise error(f"{name} must be a finite number, not {number}")
-    return number
+    if not math.isfinite(result):
+        raise error(f"{name} must be a finite number, not {result}")
+    return result
 
 
 def _quota(quota: object) -> str:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from kbsearch import (
@@ -18,6 +19,7 @@ from kbsearch import (
     FilterError,
     KBSearch,
     KBSearchError,
+    LanguageError,
     LimitError,
     NotInstalledError,
     OrganizationError,
@@ -29,51 +31,7 @@ from kbsearch import (
     SpaceError,
     VectorError,
 )
-
-WORDS = ("reset", "password", "settings", "invoice", "refund")
-
-
-@dataclasses.dataclass(frozen=True)
-class World:
-    """An organisation with 12 articles, two chunks each, in a space of three dimensions."""
-
-    dsn: str
-    org: int
-    space: int
-
-
-@pytest.fixture(scope="module")
-def world(shared_database: str) -> World:
-    with psycopg.connect(shared_database, autocommit=True) as connection:
-        space = connection.execute(
-            "INSERT INTO kbsearch.kb_embedding_spaces (name, model, dimensions) VALUES ('client', 'toy', 3) RETURNING id"
-        ).fetchone()
-        org = connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('client') RETURNING id").fetchone()
-        assert space is not None
-        assert org is not None
-        client = KBSearch(connection)
-        for number in range(12):
-            client.upsert_article(
-                org[0],
-                external_ref=f"article {number:02}",
-                title=WORDS[number % 5],
-                body="unused",
-                kind=("article", "policy")[number % 2],
-                metadata={"number": number, "even": number % 2 == 0},
-                source_uri=f"https://example.org/{number}",
-                chunks=[
-                    Chunk(f"how to {WORDS[number % 5]} your {WORDS[(number + 1) % 5]}", embedding=[1, number % 3, 0]),
-                    Chunk("something else", embedding=[0, 0, 1]),
-                ],
-                space_id=space[0],
-            )
-    return World(shared_database, org[0], space[0])
-
-
-@pytest.fixture
-def client(world: World) -> Iterator[KBSearch]:
-    with KBSearch(world.dsn) as opened:
-        yield opened
+from tests.client.worlds import World, tied_world
 
 
 def test_result_has_the_columns_of_the_table_function(world: World) -> None:
@@ -243,6 +201,25 @@ def test_filters_reach_the_database(client: KBSearch, world: World) -> None:
     assert client.search(world.org, "reset", [1, 0, 0], profile="rrf@1").profile == "rrf@1"
 
 
+def test_a_question_is_analysed_in_the_languages_of_the_articles_or_in_one(shared_database: str) -> None:
+    world = tied_world(shared_database, "languages")
+    with KBSearch(shared_database) as client:
+        page = client.search(world.org, "Haus passwords", limit=100)
+        assert page.legs.keyword.languages == ("english", "german")
+        assert page.legs.keyword.words == ("haus", "password")
+        assert {item.excerpt_html for item in page.items} == {None}
+        german = client.search(world.org, "Haus", language="german", limit=100, highlight=True)
+        assert german.legs.keyword.languages == ("german",)
+        assert german.total > 0
+        assert all("<mark>Häuser</mark>" in (item.excerpt_html or "") for item in german.items)
+        with pytest.raises(QueryTextError):
+            client.search(world.org, " ", language="german")
+        with pytest.raises(LanguageError, match="klingon") as caught:
+            client.search(world.org, "Haus", language="klingon")
+        assert caught.value.http_status == 422
+        assert caught.value.hint
+
+
 class Toy:
     """An embedder of the toy space that counts its calls."""
 
@@ -319,10 +296,10 @@ def test_articles_are_written_replaced_and_deleted(client: KBSearch, world: Worl
         ({"title": "a\0"}, ArticleError),
         ({"metadata": {"a": "\0"}}, ArticleError),
         ({"metadata": [1]}, ArticleError),
-        ({"language": ""}, ArticleError),
-        ({"language": "klingon"}, ArticleError),
-        ({"language": "nowhere.english"}, ArticleError),
-        ({"language": "a.b.c.d"}, ArticleError),
+        ({"language": ""}, LanguageError),
+        ({"language": "klingon"}, LanguageError),
+        ({"language": "nowhere.english"}, LanguageError),
+        ({"language": "a.b.c.d"}, LanguageError),
         ({"published": "false"}, ArticleError),
         ({"published": None}, ArticleError),
     ],
@@ -348,11 +325,39 @@ def test_a_given_connection_stays_its_owners(world: World) -> None:
         assert list(KBSearch(connection).results(world.org, "narwhal")) == []
 
 
-def test_an_owned_connection_is_closed(world: World) -> None:
-    with KBSearch(world.dsn) as client:
-        connection = client.connection
-        assert connection.autocommit
-    assert connection.closed
+def _sessions(dsn: str, name: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", [name]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_a_connection_of_its_own_is_opened_when_needed_and_closed(world: World) -> None:
+    dsn = make_conninfo(world.dsn, application_name="own")
+    client = KBSearch(dsn)
+    assert _sessions(world.dsn, "own") == 0
+    assert client.search(world.org, "reset").items
+    assert client.search(world.org, "reset").items
+    assert _sessions(world.dsn, "own") == 1
+    client.close()
+    with pytest.raises(KBSearchError, match="closed"):
+        client.search(world.org, "reset")
+    with pytest.raises(KBSearchError, match="closed"), client:
+        pass
+    with KBSearch(dsn):
+        assert _sessions(world.dsn, "own") == 1
+    with pytest.raises(psycopg.OperationalError), KBSearch("host=/nowhere"):
+        pass
+
+
+def test_a_connection_of_its_own_is_opened_again_when_it_was_lost(world: World) -> None:
+    with KBSearch(make_conninfo(world.dsn, application_name="lost")) as client:
+        assert client.search(world.org, "reset").items
+        with psycopg.connect(world.dsn) as connection:
+            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lost'")
+        with pytest.raises(psycopg.OperationalError):
+            client.search(world.org, "reset")
+        assert client.search(world.org, "reset").items
 
 
 def test_searches_work_in_a_read_only_transaction_with_a_hostile_search_path(world: World) -> None:

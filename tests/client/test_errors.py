@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from http import HTTPStatus
+
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from kbsearch import errors
+from tests.client.worlds import engine
 
 
 @pytest.mark.parametrize("sqlstate", sorted(errors.ERRORS_BY_SQLSTATE))
@@ -52,3 +56,59 @@ def test_what_is_missing_of_kbsearch_is_not_installed(server_dsn: str, statement
 def test_a_dimension_error_is_a_vector_error() -> None:
     assert issubclass(errors.DimensionError, errors.VectorError)
     assert all(issubclass(error, errors.KBSearchError) for error in errors.ERRORS_BY_SQLSTATE.values())
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_sqlalchemys_exceptions_are_translated(server_dsn: str, driver: str) -> None:
+    with engine(server_dsn, driver).connect() as connection:
+        with pytest.raises(sa.exc.DBAPIError) as caught:
+            connection.exec_driver_sql(
+                "DO $$BEGIN RAISE EXCEPTION 'what' USING ERRCODE = 'KBLIM', DETAIL = '{\"a\": 1}', HINT = 'do'; END$$"
+            )
+        ours = errors.translate(caught.value)
+        assert isinstance(ours, errors.LimitError)
+        assert (str(ours), ours.sqlstate, ours.detail, ours.hint) == ("what", "KBLIM", {"a": 1}, "do")
+        connection.rollback()
+        with pytest.raises(sa.exc.DBAPIError) as caught:
+            connection.exec_driver_sql("SELECT 1 / 0")
+        assert errors.translate(caught.value) is caught.value
+        assert errors.sqlstate(caught.value) == "22012"
+
+
+def test_an_exception_without_a_sqlstate_is_left_alone() -> None:
+    error = ValueError("no database is in this")
+    assert errors.translate(error) is error
+    assert errors.sqlstate(error) == ""
+    ours = errors.ConnectionKindError("already ours")
+    assert errors.translate(ours) is ours
+
+
+def every(kind: type[errors.KBSearchError] = errors.KBSearchError) -> set[type[errors.KBSearchError]]:
+    return {kind}.union(*map(every, kind.__subclasses__()))
+
+
+def test_every_error_has_a_status_of_http() -> None:
+    kinds = {kind.__name__: kind.http_status for kind in every() if kind.__module__ == "kbsearch.errors"}
+    assert kinds == {
+        "KBSearchError": 500,
+        "OrganizationError": 404,
+        "QueryTextError": 422,
+        "VectorError": 422,
+        "DimensionError": 422,
+        "SpaceError": 422,
+        "LanguageError": 422,
+        "ProfileError": 422,
+        "ArticleError": 422,
+        "LimitError": 400,
+        "CursorError": 400,
+        "FilterError": 400,
+        "ChunkError": 413,
+        "IndexStateError": 409,
+        "NotInstalledError": 503,
+        "MigrationError": 500,
+        "EmbeddedServerError": 503,
+        "ConnectionKindError": 500,
+        "StatementTimeoutError": 504,
+    }
+    assert errors.LimitError("x").http_status == 400
+    assert {HTTPStatus(status).value for status in kinds.values()} == set(kinds.values())

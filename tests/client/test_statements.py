@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import inspect
 import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 
 from kbsearch import statements
+from kbsearch.client.plans import Settings
 from kbsearch.errors import (
     ArticleError,
     CursorError,
@@ -19,6 +24,8 @@ from kbsearch.errors import (
     VectorError,
 )
 from kbsearch.models import Chunk
+from kbsearch.options import ArticleOptions, ClientOptions, SearchOptions
+from kbsearch.statements import Statement
 
 
 @pytest.mark.parametrize(
@@ -159,3 +166,72 @@ def test_chunks_become_json() -> None:
 def test_chunks_that_cannot_be_are_refused(chunks: Any) -> None:
     with pytest.raises(ArticleError):
         statements.upsert_article(1, chunks=chunks)
+
+
+@pytest.mark.parametrize(
+    ("function", "statement"),
+    [
+        ("search_kb_hybrid_page_v1", statements.search_page(1, "a")),
+        ("upsert_kb_article_v1", statements.upsert_article(1)),
+        ("delete_kb_article_v1", statements.delete_article(1)),
+        ("reserve_kb_articles_v1", statements.reserve_articles(1, [])),
+    ],
+)
+def test_arguments_are_those_of_the_function(shared_database: str, function: str, statement: Statement) -> None:
+    with psycopg.connect(shared_database) as connection:
+        row = connection.execute(
+            "SELECT p.proargnames[:p.pronargs], p.pronargdefaults FROM pg_catalog.pg_proc AS p "
+            "WHERE p.pronamespace = 'kbsearch'::regnamespace AND p.proname = %s",
+            [function],
+        ).fetchone()
+    assert row is not None
+    assert re.findall(r"(p_\w+) =>", statement.sql) == row[0]
+    assert [f"p_{name}" for name in statement.parameters] == row[0]
+
+
+@pytest.mark.parametrize(
+    ("builder", "options"),
+    [
+        (statements.search_arguments, SearchOptions),
+        (statements.upsert_article, ArticleOptions),
+        (Settings, ClientOptions),
+    ],
+)
+def test_options_are_the_keyword_arguments(builder: Callable[..., Any], options: type) -> None:
+    parameters = inspect.signature(builder).parameters.values()
+    keywords = {
+        parameter.name: parameter.annotation
+        for parameter in parameters
+        if parameter.name not in ("org_id", "text", "embedding")
+    }
+    assert list(options.__annotations__) == list(keywords)
+    assert {name: given.__forward_arg__ for name, given in options.__annotations__.items()} == keywords
+    documented = re.findall(r"^ {8}(\w+): ", options.__doc__ or "", re.MULTILINE)
+    assert documented == list(keywords)
+
+
+def test_a_statement_can_be_for_another_schema() -> None:
+    statement = statements.searched_space(1, None)
+    assert statement.in_schema("kbsearch") == statement
+    other = statement.in_schema("help_search")
+    assert "kbsearch" not in other.sql
+    assert other.sql.count("help_search.") == statement.sql.count("kbsearch.") == 2
+    assert other.parameters == statement.parameters
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        statements.search_page(1, "a"),
+        statements.upsert_article(1),
+        statements.delete_article(1),
+        statements.reserve_articles(1, []),
+        statements.searched_space(1, 1),
+        statements.set_timeout(5),
+        statements.restore_timeout("0"),
+    ],
+)
+def test_any_driver_can_be_told_the_placeholders(statement: Statement) -> None:
+    rest = re.sub(r"%\(\w+\)s", "", statement.sql)
+    assert not re.search(r"[%:]", rest)
+    assert set(re.findall(r"%\((\w+)\)s", statement.sql)) == set(statement.parameters)

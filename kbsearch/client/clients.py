@@ -1,0 +1,322 @@
+"""The clients: their calls' plans, run."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from kbsearch.client.plans import (
+    AsyncQueryEmbedder,
+    CallPlan,
+    Calls,
+    Embed,
+    Identify,
+    Query,
+    QueryEmbedder,
+    Settings,
+    identity,
+    run,
+    run_async,
+)
+from kbsearch.client.sources import AsyncConnectable, AsyncOwn, Connectable, Own, async_source, source
+from kbsearch.models import Page, ReservedArticle, Result, VectorLike
+from kbsearch.options import ArticleOptions, ClientOptions, SearchOptions
+
+T = TypeVar("T")
+_FETCH = 100
+"""Articles that results() fetches at a time."""
+
+
+class KBSearch:
+    """Searches and writes.
+
+    What is passed in stays its owner's: the client never commits, rolls back or closes it.
+
+    - A connection string: the client opens a connection of its own in autocommit mode, when it is first needed, and again when it was lost;
+      used as a context manager it opens it at once and closes it at the end.
+    - A psycopg connection, or SQLAlchemy's Connection or Session: calls run inside the transaction that is open or begin one as any statement
+      does, and see what is not yet committed (of an autoflushing Session, what is not yet flushed, too). Each is in a savepoint: when it is refused
+      or its time is up, what the transaction did before stays, and it can go on.
+    - A pool of psycopg_pool, or SQLAlchemy's Engine: every query borrows a connection and is a transaction of its own, committed at once. None
+      is held between two queries, for instance while a question is embedded.
+
+    SQLAlchemy's may use the drivers psycopg, psycopg2 and (asynchronous) asyncpg. No call leaves session state behind or relies on any.
+
+    May be shared between threads; over a single connection their calls take turns.
+
+    Args:
+        connection: what to connect with, one of the above.
+        embedder: computes the embedding of a question that comes without one. Its model, revision and dimensions must be those of the space
+            that is searched: vectors of two spaces are never compared.
+        options: schema, prepare, timeout, savepoint: see kbsearch.options.ClientOptions.
+
+    Raises:
+        ConnectionKindError: the client can't use such an object.
+    """
+
+    def __init__(
+        self, connection: Connectable, *, embedder: QueryEmbedder | None = None, **options: Unpack[ClientOptions]
+    ) -> None:
+        """Keep what is given; nothing is asked of the database yet."""
+        settings = Settings(**options)
+        self._calls = Calls(settings, embeds=embedder is not None)
+        self._source = source(connection, settings)
+        self._embedder = embedder
+
+    def __enter__(self) -> Self:
+        """Open the connection if it is the client's own."""
+        if isinstance(self._source, Own):
+            self._source.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connection if it is the client's own."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection if it is the client's own."""
+        if isinstance(self._source, Own):
+            self._source.close()
+
+    def search(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> Page:
+        """Return one page of the ranking.
+
+        Args:
+            org_id: the organisation searched.
+            text: the question. Words are OR-ed; `"a phrase"` must occur; `-word` excludes.
+            embedding: the question's vector, of the searched space's dimensions; without one the client's embedder computes it, and
+                without an embedder the vector leg takes no part.
+            timeout: seconds that the call may take in the database; the client's by default, `math.inf` for no limit.
+            options: limit, offset, cursor, kinds, kind_quota, metadata, min_score, profile, space_id, exploratory, language, highlight:
+                see kbsearch.options.SearchOptions.
+
+        Raises:
+            KBSearchError: the request was refused; see kbsearch.errors for the kinds.
+            StatementTimeoutError: the time is up.
+            psycopg.Error, sqlalchemy.exc.DBAPIError: the database failed.
+        """
+        return self._run(self._calls.search(org_id, text, embedding, timeout, **options))
+
+    def pages(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> Iterator[Page]:
+        """Iterate over the pages of a search to the end, by cursors; arguments as in search(), limit at least 1, timeout for each page.
+
+        The pages put end to end are the ranking: nothing twice, nothing missing. A search that finds nothing gives one empty page,
+        which says why. What is written to the organisation meanwhile may move articles whose own chunks changed.
+        """
+        for plan in self._calls.pages(org_id, text, embedding, timeout, **options):
+            yield self._run(plan)
+
+    def results(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> Iterator[Result]:
+        """Iterate over all articles found, best first; `limit` is how many are fetched at a time, the rest as in pages()."""
+        options.setdefault("limit", _FETCH)
+        for page in self.pages(org_id, text, embedding, timeout=timeout, **options):
+            yield from page.items
+
+    def upsert_article(self, org_id: int, *, timeout: float | None = None, **article: Unpack[ArticleOptions]) -> int:
+        """Write an article with all its chunks and embeddings, in place of what it was, and return its id.
+
+        Args:
+            org_id: the organisation it belongs to.
+            timeout: as in search().
+            article: external_ref, title, body, kind, chunks, published, metadata, source_uri, language, content_sha256, article_id, space_id:
+                see kbsearch.options.ArticleOptions.
+
+        Raises:
+            KBSearchError: it was refused, and nothing was written.
+        """
+        return self._run(self._calls.upsert_article(org_id, timeout, **article))
+
+    def delete_article(
+        self,
+        org_id: int,
+        *,
+        article_id: int | None = None,
+        external_ref: str | None = None,
+        timeout: float | None = None,
+    ) -> bool:
+        """Delete an article by id or by the application's name of it; False if there was none."""
+        return self._run(self._calls.delete_article(org_id, article_id, external_ref, timeout))
+
+    def reserve_articles(
+        self, org_id: int, external_refs: Sequence[str], *, timeout: float | None = None
+    ) -> tuple[ReservedArticle, ...]:
+        """Give articles their ids before they are written, in sorted order of their names, so that no id depends on who was first."""
+        return self._run(self._calls.reserve_articles(org_id, external_refs, timeout))
+
+    def _run(self, plan: CallPlan[T]) -> T:
+        return run(plan, self._do)
+
+    def _do(self, step: Query | Identify | Embed) -> Any:
+        if isinstance(step, Query):
+            return self._source.ask(step)
+        assert self._embedder is not None  # noqa: S101  (mypy: plans of a client without one have no such step)
+        return self._embedder.embed_queries([step.text]) if isinstance(step, Embed) else identity(self._embedder)
+
+
+class AsyncKBSearch:
+    """KBSearch for asyncio: the same calls, awaited; pages() and results() are iterated with `async for`.
+
+    Takes a connection string, a psycopg AsyncConnection, an AsyncConnectionPool, or SQLAlchemy's AsyncEngine, AsyncConnection or AsyncSession.
+    Cancelling a task cancels its statement on the server; the connection can be used again. (SQLAlchemy throws away a connection
+    whose statement was cancelled, and a transaction of its owner's in it is lost.)
+
+    May be shared between tasks; over a single connection their calls take turns.
+
+    Args:
+        connection: what to connect with, one of the above.
+        embedder: as in KBSearch, or one with `aembed_queries`, which is awaited. `embed_queries` is called in a thread, by several tasks at a time.
+        options: see kbsearch.options.ClientOptions.
+
+    Raises:
+        ConnectionKindError: the client can't use such an object.
+    """
+
+    def __init__(
+        self,
+        connection: AsyncConnectable,
+        *,
+        embedder: QueryEmbedder | AsyncQueryEmbedder | None = None,
+        **options: Unpack[ClientOptions],
+    ) -> None:
+        """Keep what is given; nothing is asked of the database yet."""
+        settings = Settings(**options)
+        self._calls = Calls(settings, embeds=embedder is not None)
+        self._source = async_source(connection, settings)
+        self._embedder = embedder
+
+    async def __aenter__(self) -> Self:
+        """Open the connection if it is the client's own."""
+        if isinstance(self._source, AsyncOwn):
+            await self._source.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connection if it is the client's own."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection if it is the client's own."""
+        if isinstance(self._source, AsyncOwn):
+            await self._source.close()
+
+    async def search(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109  (the database's, as in KBSearch)
+        **options: Unpack[SearchOptions],
+    ) -> Page:
+        """As KBSearch.search()."""
+        return await self._run(self._calls.search(org_id, text, embedding, timeout, **options))
+
+    async def pages(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **options: Unpack[SearchOptions],
+    ) -> AsyncIterator[Page]:
+        """As KBSearch.pages()."""
+        for plan in self._calls.pages(org_id, text, embedding, timeout, **options):
+            yield await self._run(plan)
+
+    async def results(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **options: Unpack[SearchOptions],
+    ) -> AsyncIterator[Result]:
+        """As KBSearch.results()."""
+        options.setdefault("limit", _FETCH)
+        async for page in self.pages(org_id, text, embedding, timeout=timeout, **options):
+            for result in page.items:
+                yield result
+
+    async def upsert_article(
+        self,
+        org_id: int,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **article: Unpack[ArticleOptions],
+    ) -> int:
+        """As KBSearch.upsert_article()."""
+        return await self._run(self._calls.upsert_article(org_id, timeout, **article))
+
+    async def delete_article(
+        self,
+        org_id: int,
+        *,
+        article_id: int | None = None,
+        external_ref: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> bool:
+        """As KBSearch.delete_article()."""
+        return await self._run(self._calls.delete_article(org_id, article_id, external_ref, timeout))
+
+    async def reserve_articles(
+        self,
+        org_id: int,
+        external_refs: Sequence[str],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> tuple[ReservedArticle, ...]:
+        """As KBSearch.reserve_articles()."""
+        return await self._run(self._calls.reserve_articles(org_id, external_refs, timeout))
+
+    async def _run(self, plan: CallPlan[T]) -> T:
+        return await run_async(plan, self._do)
+
+    async def _do(self, step: Query | Identify | Embed) -> Any:
+        if isinstance(step, Query):
+            return await self._source.ask(step)
+        embedder: Any = self._embedder
+        if isinstance(step, Identify):
+            return await asyncio.to_thread(identity, embedder)
+        if hasattr(embedder, "aembed_queries"):
+            return await embedder.aembed_queries([step.text])
+        vectors = await asyncio.to_thread(embedder.embed_queries, [step.text])
+        return await vectors if inspect.isawaitable(vectors) else vectors

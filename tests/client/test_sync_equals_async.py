@@ -1,0 +1,208 @@
+"""KBSearch and AsyncKBSearch give equal answers and equal errors to whatever is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kbsearch import AsyncKBSearch, Chunk, KBSearch, KBSearchError, Page
+from tests.client.worlds import World, new_world, tied_world
+from tests.strategies import Coverage, examples
+
+TEXTS = (
+    "reset",
+    "reset password",
+    "refund invoice settings",
+    "Häuser reset",
+    '"reset password"',
+    "refund -invoice",
+    "zebra",
+    "the of",
+    "-reset",
+    "",
+    None,
+    "a\0b",
+    5,
+)
+EMBEDDINGS: tuple[Any, ...] = (
+    None,
+    [1, 0, 0],
+    (0.0, 1.0, 0.0),
+    np.array([1, 1, 0], dtype=np.float16),
+    [0, 0, 0],
+    [1, 2],
+    ["a", "b", "c"],
+)
+
+
+class Toy:
+    """An embedder for both clients."""
+
+    model, revision, dimensions = "toy", "", 3
+
+    def embed_queries(self, texts: Sequence[str]) -> Any:
+        return np.array([[len(text) % 2, 1, 0] for text in texts], dtype=np.float32)
+
+
+class Both:
+    """Both clients, plain and with an embedder, and the loop that the asynchronous ones run in."""
+
+    def __init__(self, world: World, runner: asyncio.Runner) -> None:
+        self.world, self._runner = world, runner
+        self._sync = {embeds: KBSearch(world.dsn, embedder=Toy() if embeds else None) for embeds in (False, True)}
+        self._async = {
+            embeds: AsyncKBSearch(world.dsn, embedder=Toy() if embeds else None, timeout=60) for embeds in (False, True)
+        }
+
+    def close(self) -> None:
+        for client in self._sync.values():
+            client.close()
+        for other in self._async.values():
+            self._runner.run(other.close())
+
+    def ask(self, embeds: bool, method: str, *arguments: Any, **options: Any) -> Any:
+        """What both answer, which must be equal: an answer, a list of pages or results, or what is known of an error."""
+        call = getattr(self._sync[embeds], method)
+        one = outcome(lambda: list(call(*arguments, **options)) if method in ITERATED else call(*arguments, **options))
+        other = outcome(lambda: self._runner.run(self._awaited(embeds, method, *arguments, **options)))
+        assert one == other
+        return one
+
+    async def _awaited(self, embeds: bool, method: str, *arguments: Any, **options: Any) -> Any:
+        call = getattr(self._async[embeds], method)
+        if method in ITERATED:
+            return [item async for item in call(*arguments, **options)]
+        return await call(*arguments, **options)
+
+
+ITERATED = ("pages", "results")
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except KBSearchError as error:
+        return type(error), str(error), error.sqlstate, error.detail, error.hint, type(error.__cause__)
+
+
+@pytest.fixture(scope="module")
+def both(shared_database: str, runner: asyncio.Runner) -> Iterator[Both]:
+    opened = Both(tied_world(shared_database, "both"), runner)
+    yield opened
+    opened.close()
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> dict[str, Any]:
+    """Arguments of a search: mostly good ones, each of the bad ones seldom."""
+
+    def mostly(*good: Any, seldom: Sequence[Any] = ()) -> Any:
+        return draw(st.sampled_from([*good * (1 + 40 * len(seldom) // len(good)), *seldom]))
+
+    options: dict[str, Any] = {
+        "limit": mostly(1, 2, 3, 7, 100, seldom=(0, 1001, -1, "3", True, 2.5)),
+        "kinds": mostly(None, None, ["faq"], ["policy", "note"], seldom=([], "faq", [None])),
+        "kind_quota": mostly(
+            None, None, {"faq": 1}, {"policy": 2, "*": 3}, seldom=({"faq": -1}, {"faq": 1.5}, [("faq", 1)])
+        ),
+        "metadata": mostly(
+            None, None, {"group": 1}, [{"group": 0}, {"tags": ["hot"]}], seldom=({"a": {1}}, {"a": "\0"}, "x")
+        ),
+        "min_score": mostly(None, None, 0.1, 0.5, seldom=("1", float("nan"))),
+        "profile": mostly(None, "weighted@1", "rrf@1", "vector@1", "keyword@1", seldom=("nonsense", "rrf@99", 1)),
+        "space_id": mostly(None, seldom=(999_999, 1.0)),
+        "language": mostly(None, None, "english", "german", seldom=("klingon", "", 3)),
+        "highlight": mostly(False, True, seldom=("yes",)),
+        "offset": mostly(0, 0, 0, 2, 50, seldom=(-1, 2**63)),
+    }
+    # What is left out is as by default.
+    return {name: value for name, value in options.items() if draw(st.integers(0, 2))}
+
+
+def test_generated_searches(both: Both) -> None:
+    coverage = Coverage()
+
+    @settings(examples(500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(
+        embeds=st.booleans(),
+        method=st.sampled_from(["search", "search", "pages", "results"]),
+        text=st.sampled_from(TEXTS[:6] * 20 + TEXTS),
+        embedding=st.sampled_from([*EMBEDDINGS[:4] * 15, *EMBEDDINGS]),
+        options=requests(),
+        then=st.sampled_from(["next", "next", "next of another", "damaged"]),
+    )
+    def check(embeds: bool, method: str, text: Any, embedding: Any, options: dict[str, Any], then: str) -> None:
+        # A page of one article is enough of the small ones to the end.
+        if method != "search" and options.get("limit") in (1, 2):
+            options["limit"] = 7
+        answer = both.ask(embeds, method, both.world.org, text, embedding, **options)
+        refused = isinstance(answer, tuple)
+        followed = False
+        if isinstance(answer, Page) and answer.next_cursor is not None:
+            followed = True
+            cursor = f"x{answer.next_cursor}" if then == "damaged" else answer.next_cursor
+            question = "invoice" if then == "next of another" else text
+            rest = {name: value for name, value in options.items() if name != "offset"}
+            page = both.ask(embeds, "search", both.world.org, question, embedding, cursor=cursor, **rest)
+            if then == "next":
+                assert page.items[0].place == answer.items[-1].place + 1
+        items = () if refused else answer.items if isinstance(answer, Page) else answer
+        coverage.example(
+            refused=refused,
+            answered=bool(items),
+            tied=method == "search" and any(item.tied_with for item in items),
+            filtered=not refused
+            and any(options.get(name) for name in ("kinds", "kind_quota", "metadata", "min_score")),
+            followed=followed,
+        )
+
+    check()
+    coverage.require(refused=0.1, answered=0.3, tied=0.1, filtered=0.2, followed=0.1)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"title": "quoll", "body": "quoll"},
+        {
+            "title": "quoll",
+            "chunks": [Chunk("quoll", heading="h", embedding=[1, 0, 0]), Chunk("b")],
+            "metadata": {"x": [1]},
+        },
+        {"title": "quoll", "language": "german", "kind": "faq", "published": False, "source_uri": "x:y"},
+        {"title": "quoll", "content_sha256": "00" * 32},
+        {"title": "a\0"},
+        {"title": 1},
+        {"language": "klingon"},
+        {"chunks": [Chunk(" ")]},
+        {"chunks": [Chunk("a", embedding=[1, 2])]},
+        {"chunks": [Chunk("a", embedding=[0, 0, 0])]},
+        {"space_id": 999_999, "chunks": [Chunk("quoll", embedding=[1, 0, 0])]},
+        {"article_id": "1"},
+    ],
+)
+def test_writes(shared_database: str, runner: asyncio.Runner, arguments: dict[str, Any]) -> None:
+    """Written by one client and then by the other, an article is the same row; what is refused is refused alike."""
+    world = new_world(shared_database, f"writes {arguments}", active=True)
+    both = Both(world, runner)
+    try:
+        reference = {"external_ref": "x", **arguments}
+        both.ask(False, "reserve_articles", world.org, ["x", "y"])  # an id of its own, in errors, too
+        answer = both.ask(False, "upsert_article", world.org, **reference)
+        written = isinstance(answer, int)
+        found = both.ask(False, "search", world.org, "quoll", highlight=True)
+        assert isinstance(found, Page)
+        assert [item.article_id for item in found.items] == [answer] * (written and arguments.get("published", True))
+        both.ask(False, "reserve_articles", world.org, ["x"])
+        both.ask(False, "reserve_articles", world.org, "x")
+        assert both._sync[False].delete_article(world.org, external_ref="x")
+        assert both.ask(False, "delete_article", world.org, external_ref="x") is False
+        both.ask(False, "delete_article", world.org)
+    finally:
+        both.close()

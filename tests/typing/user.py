@@ -1,0 +1,189 @@
+"""A user's file: never run, but checked by mypy --strict as it would be in a project that has kbsearch installed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Unpack, assert_type
+
+import numpy as np
+import psycopg
+import psycopg_pool
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine, TableValuedAlias, create_engine, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session
+from sqlalchemy.sql.elements import KeyedColumnElement
+
+from kbsearch import (
+    AsyncKBSearch,
+    Chunk,
+    KBSearch,
+    KBSearchError,
+    LimitError,
+    Page,
+    ReservedArticle,
+    Result,
+    SearchOptions,
+    SearchSelectable,
+    StatementTimeoutError,
+    as_selectable,
+)
+
+
+def from_everything(
+    connection: psycopg.Connection[tuple[Any, ...]],
+    pool: psycopg_pool.ConnectionPool[psycopg.Connection[dict[str, Any]]],
+    null_pool: psycopg_pool.NullConnectionPool[psycopg.Connection],
+    engine: Engine,
+    alchemy: Connection,
+    session: Session,
+    scoped: scoped_session[Session],
+) -> list[KBSearch]:
+    return [
+        KBSearch("dbname=shop"),
+        KBSearch(connection, schema="help_search", prepare=False, timeout=2.5, savepoint=False),
+        KBSearch(pool),
+        KBSearch(null_pool),
+        KBSearch(engine),
+        KBSearch(alchemy),
+        KBSearch(session),
+        KBSearch(scoped),
+    ]
+
+
+def from_everything_asynchronous(
+    connection: psycopg.AsyncConnection[Any],
+    pool: psycopg_pool.AsyncConnectionPool[Any],
+    engine: AsyncEngine,
+    alchemy: AsyncConnection,
+    session: AsyncSession,
+) -> list[AsyncKBSearch]:
+    return [
+        AsyncKBSearch("dbname=shop"),
+        AsyncKBSearch(connection),
+        AsyncKBSearch(pool, timeout=1),
+        AsyncKBSearch(engine),
+        AsyncKBSearch(alchemy),
+        AsyncKBSearch(session),
+    ]
+
+
+class Words:
+    """An embedder of the user's own."""
+
+    model: str = "words"
+    revision: str = "1"
+    dimensions: int = 3
+
+    def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.zeros((len(texts), 3), dtype=np.float32)
+
+
+class Service:
+    """Another, of lists and of coroutines."""
+
+    @property
+    def model(self) -> str:
+        return "service"
+
+    @property
+    def revision(self) -> str:
+        return ""
+
+    @property
+    def dimensions(self) -> int:
+        return 3
+
+    async def aembed_queries(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[0.0, 0.0, 1.0] for _ in texts]
+
+
+def search(client: KBSearch, embedding: NDArray[np.float64]) -> None:
+    page = client.search(1, "reset password", [0.6, 0.8, 0.0], limit=3, metadata={"lang": "de"}, timeout=0.5)
+    assert_type(page, Page)
+    assert_type(page.items, tuple[Result, ...])
+    assert_type(page.next_cursor, str | None)
+    assert_type(page.legs.keyword.languages, tuple[str, ...])
+    (result, *_) = page.items
+    assert_type(result.article_id, int)
+    assert_type(result.excerpt_html, str | None)
+    assert_type(result.metadata, Mapping[str, Any])
+    assert_type(client.search(1, None, embedding, kinds=("faq",), kind_quota={"*": 2}, language="german"), Page)
+    assert_type(client.pages(1, "reset", (1, 2, 3), highlight=True), Iterator[Page])
+    assert_type(client.results(1, "reset", cursor=page.next_cursor), Iterator[Result])
+    assert_type(client.upsert_article(1, title="a", chunks=[Chunk("b", embedding=[1, 2, 3])], timeout=1), int)
+    assert_type(client.reserve_articles(1, ["a"]), tuple[ReservedArticle, ...])
+    assert_type(client.delete_article(1, external_ref="a"), bool)
+
+
+async def search_async(client: AsyncKBSearch) -> None:
+    assert_type(await client.search(1, "reset password", [0.6, 0.8, 0.0], limit=3), Page)
+    assert_type(client.pages(1, "reset"), AsyncIterator[Page])
+    async for result in client.results(1, "reset", metadata=[{"lang": "de"}, {"lang": "en"}]):
+        assert_type(result, Result)
+    assert_type(await client.upsert_article(1, title="a"), int)
+    assert_type(await client.reserve_articles(1, ["a"]), tuple[ReservedArticle, ...])
+    assert_type(await client.delete_article(1, article_id=1), bool)
+
+
+def with_embedders() -> None:
+    with KBSearch("dbname=shop", embedder=Words()) as client:
+        assert_type(client, KBSearch)
+
+
+async def with_embedders_async() -> None:
+    async with AsyncKBSearch("dbname=shop", embedder=Words()) as client:
+        assert_type(client, AsyncKBSearch)
+    async with AsyncKBSearch("dbname=shop", embedder=Service(), schema="help_search"):
+        pass
+
+
+def faq(client: KBSearch, text: str, **options: Unpack[SearchOptions]) -> Page:
+    """A function of the user's own that passes options on."""
+    options.setdefault("kinds", ["faq"])
+    return client.search(1, text, **options)
+
+
+def errors(client: KBSearch) -> int:
+    try:
+        faq(client, "reset", limit=5)
+    except LimitError as error:
+        assert_type(error.sqlstate, str)
+        assert_type(error.detail, dict[str, Any])
+        assert_type(error.hint, str | None)
+        return error.http_status
+    except StatementTimeoutError:
+        return StatementTimeoutError.http_status
+    except KBSearchError as error:
+        assert_type(error.http_status, int)
+    return 200
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Ticket(Base):
+    __tablename__ = "tickets"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    article_id: Mapped[int]
+
+
+def join(session: Session) -> None:
+    found = as_selectable(1, "reset password", [0.6, 0.8, 0.0], limit=20, highlight=True, schema="kbsearch")
+    assert_type(found, SearchSelectable)
+    as_sqlalchemy_has_it: TableValuedAlias = found
+    statement = (
+        select(Ticket, found.c.score, found.c.excerpt_html)
+        .join(found, found.c.article_id == Ticket.article_id)
+        .order_by(found.c.place)
+    )
+    for ticket, score, excerpt in session.execute(statement).tuples():
+        assert_type(ticket, Ticket)
+        assert_type(score, float)
+        assert_type(excerpt, str | None)
+    assert_type(found.c.metadata, KeyedColumnElement[dict[str, Any]])
+    session.execute(select(as_sqlalchemy_has_it))
+
+
+KBSearch(create_engine("postgresql+psycopg://"))
