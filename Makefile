@@ -9,7 +9,7 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3.14 python3 p
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format head mutants bench clean
+.PHONY: help demo test lint format head docs mutants bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "kbsearch needs Python 3.11 or newer (make PYTHON=/path/to/python3)" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --editable '.[local,evaluate,dev]'
+	@$(BIN)/python -m pip install --quiet --editable '.[local,evaluate,docs,dev]'
 	@touch $@
 
 demo: $(STAMP) ## embedded PostgreSQL, Python's language reference, three questions, every page checked
@@ -41,6 +41,9 @@ format: $(STAMP) ## let ruff format the Python files
 head: $(STAMP) ## write sql/head.sql anew
 	$(BIN)/python -m tools.head
 
+docs: $(STAMP) ## the documentation site, in site/
+	$(BIN)/python -m tools.docs
+
 mutants: $(STAMP) ## break the SQL on purpose, in throw-away databases: every mutant must be killed
 	$(BIN)/python -m tools.mutants
 
@@ -49,4 +52,4 @@ bench: $(STAMP) ## medians and ratios of the speed targets
 
 clean: ## stop the embedded server, remove the virtual environment and the caches
 	@if test -x $(BIN)/kbsearch; then $(BIN)/kbsearch db stop || echo "The embedded server was not stopped." >&2; fi
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist site
