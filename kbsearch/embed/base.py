@@ -12,13 +12,11 @@ Vectors: TypeAlias = NDArray[np.float32]
 """float32 of shape (texts, dimensions)."""
 
 
-@runtime_checkable
-class Embedder(Protocol):
-    """Turns texts into vectors of one model.
+class _Identity(Protocol):
+    """What an embedder computes: two that agree in all of this give vectors that may be compared.
 
-    `name`, `model`, `revision`, `dimensions` and `recipe` are the identity of what it computes: two embedders that agree in all of them
-    give vectors that may be compared. `recipe` says, as JSON values, what is done around the model (pooling, normalisation, truncation,
-    prefixes for queries and passages); it holds no path and nothing else of the machine it runs on.
+    `recipe` says, as JSON values, what is done around the model (pooling, normalisation, truncation, prefixes for queries and passages);
+    it holds no path, no address and nothing else of the machine it runs on or speaks to.
     """
 
     @property
@@ -38,7 +36,7 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Components of a vector."""
+        """Components of a vector; an embedder that does not know them asks its model the first time."""
         ...
 
     @property
@@ -46,18 +44,36 @@ class Embedder(Protocol):
         """What is done around the model, as JSON values."""
         ...
 
+
+@runtime_checkable
+class Embedder(_Identity, Protocol):
+    """Turns texts into vectors of one model. Its name, model, revision, dimensions and recipe are the identity of what it computes."""
+
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """Vectors of passages to be found: float32, shape (len(texts), dimensions), in the order of `texts`.
 
-        Raises ValueError when a text is blank.
+        Raises ValueError when a text is blank, TextsRefusedError when some texts have no vector, EmbeddingError when embedding fails.
         """
         ...
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
         """Vectors of questions: float32, shape (len(texts), dimensions), in the order of `texts`.
 
-        Raises ValueError when a text is blank.
+        Raises ValueError when a text is blank, TextsRefusedError when some texts have no vector, EmbeddingError when embedding fails.
         """
+        ...
+
+
+@runtime_checkable
+class AsyncEmbedder(_Identity, Protocol):
+    """The same, for callers that must not block: coroutines under other names, so that one object can be both."""
+
+    async def aembed_passages(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of passages, as Embedder.embed_passages gives them."""
+        ...
+
+    async def aembed_queries(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of questions, as Embedder.embed_queries gives them."""
         ...
 
 

