@@ -80,6 +80,7 @@ class OnnxEmbedder:
         self._tokenizer = tokenizers.BertWordPieceTokenizer(str(vocabulary_file), lowercase=lowercase)
         self._tokenizer.enable_truncation(max_length=max_tokens)
         self._tokenizer.no_padding()
+        self._counter = tokenizers.BertWordPieceTokenizer(str(vocabulary_file), lowercase=lowercase)
         options = runtime.SessionOptions()
         if threads is not None:
             options.intra_op_num_threads = threads
@@ -104,6 +105,7 @@ class OnnxEmbedder:
             "query_prefix": query_prefix,
             "passage_prefix": passage_prefix,
         }
+        self._max_tokens = max_tokens
         self._truncated = 0
 
     @property
@@ -130,6 +132,15 @@ class OnnxEmbedder:
     def recipe(self) -> Mapping[str, Any]:
         """What is done around the model."""
         return dict(self._recipe)
+
+    @property
+    def max_tokens(self) -> int:
+        """What the model reads at most of a text, special tokens and prefix included; what is longer is cut off."""
+        return self._max_tokens
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a passage as the model is given it, special tokens and prefix included, nothing cut off."""
+        return len(self._counter.encode(self._prefixes["passage"] + text).ids)
 
     @property
     def truncated(self) -> int:

@@ -96,6 +96,16 @@ class SentenceTransformersEmbedder(CheckedEmbedder):
         self._loaded, self._batch_size, self._truncated = loaded, batch_size, 0
 
     @property
+    def max_tokens(self) -> int | None:
+        """What the model reads at most of a text, special tokens and prefix included; None if it does not tell."""
+        longest = getattr(self._loaded, "max_seq_length", None)
+        return int(longest) if longest is not None and callable(getattr(self._loaded, "tokenizer", None)) else None
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a passage as the model is given it, special tokens and prefix included, nothing cut off."""
+        return self._count_tokens([self._prefixes["passage"] + text])[0]
+
+    @property
     def truncated(self) -> int:
         """How many texts so far were longer than the model reads: their ends are not in their vectors. 0 if the model does not tell."""
         return self._truncated
@@ -115,12 +125,18 @@ class SentenceTransformersEmbedder(CheckedEmbedder):
         )
 
     def _too_long(self, inputs: list[str]) -> int:
-        """How many inputs have more tokens than the model reads."""
-        longest, tokenizer = getattr(self._loaded, "max_seq_length", None), getattr(self._loaded, "tokenizer", None)
-        if longest is None or not callable(tokenizer):
-            return 0
-        tokens = tokenizer(inputs, add_special_tokens=True, truncation=False, verbose=False)["input_ids"]
-        return sum(len(row) > longest for row in tokens)
+        """How many inputs have more tokens than the model reads; 0 if it does not tell."""
+        longest = self.max_tokens
+        return 0 if longest is None else sum(count > longest for count in self._count_tokens(inputs))
+
+    def _count_tokens(self, inputs: list[str]) -> list[int]:
+        """Tokens of each input, special ones included, nothing cut off."""
+        return [
+            len(row)
+            for row in self._loaded.tokenizer(inputs, add_special_tokens=True, truncation=False, verbose=False)[
+                "input_ids"
+            ]
+        ]
 
 
 def _dimensions(loaded: Any) -> int | None:

@@ -232,7 +232,9 @@ def test_texts_that_are_cut_are_counted(library: type[Model]) -> None:
     assert embedder.truncated == 1
     embedder.embed_queries(["one two three four", "one two three four five"])
     assert embedder.truncated == 2
+    assert (embedder.max_tokens, embedder.count_tokens("one two three four five six seven")) == (6, 10)
     Model.last.tokenizer = object()  # static models have one of another kind, and read everything
+    assert embedder.max_tokens is None
     embedder.embed_passages(["word " * 100])
     assert embedder.truncated == 2
 
