@@ -18,12 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from kbsearch.cli.common import clean, counted
-from kbsearch.cli.ingest import progress_bars, show_report
+from kbsearch.cli.progress import progress_bars
+from kbsearch.cli.reports import show_report
 from kbsearch.client import KBSearch
 from kbsearch.embed import Embedder
 from kbsearch.ingest import Source, ingest, read_pydoc
-from kbsearch.ingest.pipeline import organization_id
+from kbsearch.ingest.organizations import organization_id
 from kbsearch.models import Result
+from kbsearch.schema import DEFAULT
 
 ORGANIZATION = "python-docs"
 QUESTIONS = (
@@ -38,19 +40,19 @@ PAGE_SIZES = (10, 7)
 MIXED_SIZES = (1, 2, 3, 5, 8, 13)
 
 
-def run(output: Console, connection: psycopg.Connection[Any], embedder: Embedder) -> bool:
+def run(output: Console, connection: psycopg.Connection[Any], embedder: Embedder, schema: str = DEFAULT) -> bool:
     """Run the demo on a connection in autocommit mode, and say whether all checks hold.
 
     Raises:
         KBSearchError, psycopg.Error: the database refused something or failed.
     """
     started = time.monotonic()
-    org_id = organization_id(connection, ORGANIZATION, create=True)
+    org_id = organization_id(connection, ORGANIZATION, create=True, schema=schema)
     with progress_bars(output) as progress:
         source = Source("pydoc", read_pydoc(kind="page"))
-        report = ingest(connection, org_id, [source], embedder=embedder, progress=progress)
+        report = ingest(connection, org_id, [source], embedder=embedder, progress=progress, schema=schema)
     show_report(output, report, ORGANIZATION)
-    client = KBSearch(connection, embedder=embedder)
+    client = KBSearch(connection, embedder=embedder, schema=schema)
     holds = [_answer(output, client, org_id, question, embedder) for question in QUESTIONS]
     if all(holds) and not report.rejected:
         output.print(f"[green]All pages are right.[/green] {time.monotonic() - started:.1f} s. What to try next:\n")
@@ -189,7 +191,7 @@ def _next_commands() -> list[str]:
     return [
         f"{kbsearch} search --org {ORGANIZATION} 'how are names looked up in enclosing scopes'",
         f"{kbsearch} search --org {ORGANIZATION} '\"context manager\" -async' --json",
-        f"{kbsearch} ingest ~/notes --org notes        # your own Markdown and text",
+        f"{kbsearch} ingest ~/notes --org notes        # your own Markdown, text and HTML",
         f"{kbsearch} db url                            # the same functions from psql",
         f"{kbsearch} db stop                           # the embedded server stays up until then",
     ]

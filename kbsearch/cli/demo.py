@@ -5,8 +5,9 @@ from __future__ import annotations
 import typer
 
 from kbsearch import demo
-from kbsearch.cli.common import NO, USAGE, Checked, DsnOption, connected, console, messages
+from kbsearch.cli.common import NO, USAGE, Checked, DsnOption, SchemaOption, connected, console, messages
 from kbsearch.embed import LocalEmbedder, MissingExtraError, ModelFileError
+from kbsearch.schema import DEFAULT
 
 
 def register(app: typer.Typer) -> None:
@@ -14,7 +15,7 @@ def register(app: typer.Typer) -> None:
     app.command("demo", cls=Checked)(demo_command)
 
 
-def demo_command(dsn: DsnOption = None) -> None:
+def demo_command(dsn: DsnOption = None, schema: SchemaOption = DEFAULT) -> None:
     """Ingest Python's language reference, answer three questions, check that their pages are a partition of the ranking.
 
     Exit code 1 if a check fails.
@@ -24,6 +25,6 @@ def demo_command(dsn: DsnOption = None) -> None:
     except (MissingExtraError, ModelFileError) as error:
         messages().print(str(error), style="red", markup=False, soft_wrap=True)
         raise typer.Exit(USAGE) from error
-    with connected(dsn) as connection:
-        if not demo.run(console(), connection, embedder):
+    with connected(dsn, schema) as connection:
+        if not demo.run(console(), connection, embedder, schema):
             raise typer.Exit(NO)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from kbsearch.cli.common import (
     Checked,
     DsnOption,
     JsonOption,
+    SchemaOption,
     clean,
     connected,
     console,
@@ -24,9 +26,22 @@ from kbsearch.cli.common import (
     emit,
     messages,
 )
-from kbsearch.cli.ingest import progress_bars
-from kbsearch.embed import Embedder, LocalEmbedder, MissingExtraError, ModelFileError
+from kbsearch.cli.embedders import (
+    LOCAL,
+    NONE,
+    BaseUrlOption,
+    DimensionsOption,
+    EmbedderOption,
+    ModelOption,
+    PassagePrefixOption,
+    QueryPrefixOption,
+    chosen_embedder,
+)
+from kbsearch.cli.progress import progress_bars
+from kbsearch.embed import MissingExtraError, ModelFileError
+from kbsearch.embed.errors import how_to_install
 from kbsearch.evaluate import METRICS, SYSTEMS, Collection, CollectionError, Evaluation, evaluate
+from kbsearch.schema import DEFAULT
 
 
 class Split(StrEnum):
@@ -58,10 +73,19 @@ def evaluate_command(
         bool,
         typer.Option("--syntax", help='Quotes and leading hyphens of the questions are operators: "phrase", -word.'),
     ] = False,
+    embedder: EmbedderOption = None,
+    model: ModelOption = None,
+    base_url: BaseUrlOption = None,
+    dimensions: DimensionsOption = None,
+    query_prefix: QueryPrefixOption = None,
+    passage_prefix: PassagePrefixOption = None,
     dsn: DsnOption = None,
+    schema: SchemaOption = DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Measure how well a collection's questions are answered; the database is left as it was.
+
+    An embedder that is named computes the vectors; else those of the folder are used, and the local model computes what it lacks.
 
     Exit code 1 if some questions were refused: they count 0.
     """
@@ -70,24 +94,44 @@ def evaluate_command(
         if unknown := sorted(set(system or ()) - set(SYSTEMS)):
             raise CollectionError(f"unknown system {unknown[0]!r}: there are {', '.join(SYSTEMS)}")  # noqa: TRY301
         collection = Collection.load(folder)
+        if embedder not in (None, NONE):
+            collection = replace(collection, document_vectors=None, query_vectors=None)
         complete = collection.query_vectors is not None and collection.document_vectors is not None
-        embedder: Embedder | None = None if complete and split is Split.none else LocalEmbedder()
-        with connected(dsn) as connection, progress_bars(errors) as progress:
+        default = NONE if complete and split is Split.none else LOCAL
+        with (
+            chosen_embedder(
+                embedder,
+                model=model,
+                base_url=base_url,
+                dimensions=dimensions,
+                query_prefix=query_prefix,
+                passage_prefix=passage_prefix,
+                default=default,
+            ) as chosen,
+            connected(dsn, schema) as connection,
+            progress_bars(errors) as progress,
+        ):
+            if chosen is None and default != NONE:
+                raise CollectionError("the folder brings no vectors for this: name an --embedder")  # noqa: TRY301
             evaluation = evaluate(
                 connection,
                 collection,
                 systems={name: profile for name, profile in SYSTEMS.items() if not system or name in system},
                 split=split.value,
-                embedder=embedder,
+                embedder=chosen,
                 syntax=syntax,
                 progress=progress,
+                schema=schema,
             )
     except (MissingExtraError, ModelFileError, CollectionError) as error:
         errors.print(clean(str(error)), style="red", markup=False)
         raise typer.Exit(USAGE) from error
     except ModuleNotFoundError as error:
         errors.print(
-            f"evaluation needs the package {error.name}: pip install 'kbsearch[evaluate]'", style="red", markup=False
+            f"evaluation needs the package {error.name}, which is not installed. {how_to_install('evaluate')}",
+            style="red",
+            markup=False,
+            soft_wrap=True,
         )
         raise typer.Exit(USAGE) from error
     if as_json:

@@ -1,29 +1,64 @@
-"""`kbsearch ingest`: files, JSON lines and Python's documentation into an organisation."""
+"""`kbsearch ingest`: files, rows of a query and Python's documentation into an organisation; vectors for what has none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import psycopg
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bars
-from rich.table import Table
-from rich.text import Text
 
-from kbsearch.cli.common import NO, USAGE, Checked, DsnOption, JsonOption, clean, connected, console, emit, messages
-from kbsearch.embed import Embedder, LocalEmbedder, MissingExtraError, ModelFileError
-from kbsearch.ingest import IngestReport, Source, UsageError, ingest, read_jsonl, read_paths, read_pydoc
+from kbsearch.cli.common import (
+    NO,
+    USAGE,
+    Checked,
+    DsnOption,
+    JsonOption,
+    SchemaOption,
+    clean,
+    connected,
+    console,
+    database,
+    emit,
+    messages,
+)
+from kbsearch.cli.embedders import (
+    NONE,
+    BaseUrlOption,
+    DimensionsOption,
+    EmbedderOption,
+    ModelOption,
+    PassagePrefixOption,
+    QueryPrefixOption,
+    chosen_embedder,
+)
+from kbsearch.cli.progress import progress_bars
+from kbsearch.cli.reports import show_embedded, show_report
+from kbsearch.embed import Embedder, MissingExtraError, ModelFileError
+from kbsearch.ingest import EmbedReport, IngestReport, Source, Splitter, UsageError, embed_missing, ingest
 from kbsearch.ingest.documents import printable
-from kbsearch.ingest.pipeline import Progress, organization_id
-from kbsearch.ingest.sources import JSONL_SUFFIXES, MARKUP_BY_SUFFIX
+from kbsearch.ingest.organizations import organization_id
+from kbsearch.ingest.sources import FILE_SUFFIXES, JSONL_SUFFIXES, read_jsonl, read_paths, read_pydoc
+from kbsearch.ingest.splitter import CHARACTERS, TOKENS
+from kbsearch.ingest.sql_mark import OVERLAP
+from kbsearch.ingest.sql_query import Query, source_connection
+from kbsearch.ingest.sql_rows import COLUMNS
+from kbsearch.ingest.sql_source import SqlOptions, SqlSource
+from kbsearch.schema import DEFAULT
 
-SHOWN_REJECTED = 20
-_STAGES = {"read": "reading", "reserve": "reserving ids", "articles": "articles", "prune": "deleting"}
+__all__ = ["ingest_command", "progress_bars", "register", "show_report"]
+
+
+class Format(StrEnum):
+    """What a body of a row is written in."""
+
+    text = "text"
+    markdown = "markdown"
+    html = "html"
 
 
 def register(app: typer.Typer) -> None:
@@ -36,133 +71,231 @@ def ingest_command(
         list[Path] | None,
         typer.Argument(
             metavar="PATH…",
-            help="Folders, searched for Markdown (.md, .markdown) and text (.txt, .rst) only; files of these or of JSON lines (.jsonl, .ndjson).",
+            help="Folders, or files: Markdown (.md, .markdown), text (.txt, .rst), HTML (.html, .htm), JSON lines (.jsonl, .ndjson).",
         ),
     ] = None,
     *,
     pydoc: Annotated[
         bool, typer.Option("--pydoc", help="Python's language reference, as it comes with Python.")
     ] = False,
+    from_sql: Annotated[
+        str | None,
+        typer.Option(
+            "--from-sql",
+            metavar="QUERY",
+            help=f"Rows of one SELECT, read in a read-only transaction. Columns: {', '.join(COLUMNS)}; id and title or body are needed.",
+        ),
+    ] = None,
+    source_dsn: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DSN",
+            envvar="KBSEARCH_SOURCE_DSN",
+            help="Database of --from-sql; by default the one with kbsearch.",
+            show_default=False,
+        ),
+    ] = None,
+    body_format: Annotated[Format, typer.Option("--format", help="What the bodies of --from-sql are.")] = Format.text,
+    updated_at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of --from-sql that says when a row was changed: read only what was changed since the last complete run.",
+            show_default=False,
+        ),
+    ] = None,
+    overlap: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="With --updated-at: begin so long before the last run's end. More than any transaction takes that writes the rows.",
+        ),
+    ] = OVERLAP,
+    missing: Annotated[
+        bool,
+        typer.Option(
+            "--embed-missing",
+            help="Ingest nothing; embed the chunks that have no vector, like those of triggers and plain SQL.",
+        ),
+    ] = False,
     org: Annotated[str, typer.Option(metavar="NAME", help="Organisation; created when it is missing.")] = "default",
     kind: Annotated[str, typer.Option(help="Kind of the articles that name none.")] = "article",
+    language: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LANGUAGE",
+            help="Language of the documents that name none, like de, pt-BR or german; by default the organisation's.",
+            show_default=False,
+        ),
+    ] = None,
     source: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="What the articles belong to, for --prune; by default the folder's or file's own name."
+            metavar="NAME",
+            help="What the articles belong to, for --prune; by default the folder's or file's own name. Needed with --from-sql.",
         ),
     ] = None,
+    chunk_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=32,
+            metavar="N",
+            help=f"Size of chunks in the model's tokens, title and heading included; by default {TOKENS}, or what the model reads. "
+            "For embedders that count tokens.",
+            show_default=False,
+        ),
+    ] = None,
+    chunk_characters: Annotated[
+        int | None,
+        typer.Option(
+            min=50,
+            max=60_000,
+            metavar="N",
+            help=f"Size of chunks in characters; {CHARACTERS} where tokens are not counted.",
+            show_default=False,
+        ),
+    ] = None,
+    embedder: EmbedderOption = None,
+    model: ModelOption = None,
+    base_url: BaseUrlOption = None,
+    dimensions: DimensionsOption = None,
+    query_prefix: QueryPrefixOption = None,
+    passage_prefix: PassagePrefixOption = None,
     no_embed: Annotated[
-        bool, typer.Option("--no-embed", help="Write no vectors: articles are found by their words only.")
+        bool,
+        typer.Option(
+            "--no-embed", help="Write no vectors, like --embedder none: articles are found by their words only."
+        ),
     ] = False,
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete articles whose documents the same source has no more.")
     ] = False,
     dsn: DsnOption = None,
+    schema: SchemaOption = DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Ingest documents; what is unchanged is skipped, what was interrupted is completed.
 
     JSON lines are an object a line with the fields id (the article's external_ref) and title or text or both, and optionally kind,
-    metadata (an object), source_uri and published (true or false). Folders are not searched for JSON lines: name their files.
+    metadata (an object), source_uri, published (true or false) and language. Markdown may begin with front matter in YAML: title, kind,
+    source_uri, published or draft, language or lang; all else in it becomes metadata.
 
     Exit code 1 if some documents were skipped (they are listed), 2 if there was nothing to do.
     """
+    report: IngestReport | EmbedReport
     try:
-        sources = _sources(paths or [], pydoc=pydoc, kind=kind, name=source)
-        embedder: Embedder | None = None if no_embed else LocalEmbedder()
-        with connected(dsn) as connection, progress_bars(messages()) as progress:
-            report = ingest(
-                connection,
-                organization_id(connection, org, create=True),
-                sources,
-                embedder=embedder,
-                prune=prune,
-                progress=progress,
-            )
+        _check(
+            {"PATH": bool(paths), "--pydoc": pydoc, "--from-sql": from_sql is not None, "--embed-missing": missing},
+            {"--updated-at": updated_at},
+            {
+                "--prune": prune,
+                "--language": language is not None,
+                "--chunk-tokens": chunk_tokens is not None,
+                "--chunk-characters": chunk_characters is not None,
+            },
+            source,
+        )
+        options = SqlOptions(source or "", body_format.value, kind, updated_at, overlap, schema)
+        with (
+            chosen_embedder(
+                NONE if no_embed else embedder,
+                model=model,
+                base_url=base_url,
+                dimensions=dimensions,
+                query_prefix=query_prefix,
+                passage_prefix=passage_prefix,
+            ) as chosen,
+            _rows(from_sql, options, source_dsn or dsn) as rows,
+            connected(dsn, schema) as connection,
+            progress_bars(messages()) as progress,
+        ):
+            if missing:
+                report = _embed_missing(connection, org, chosen, progress=progress, schema=schema)
+            else:
+                report = ingest(
+                    connection,
+                    organization_id(connection, org, create=True, schema=schema),
+                    rows or _sources(paths or [], pydoc=pydoc, kind=kind, name=source),
+                    embedder=chosen,
+                    splitter=_splitter(chosen, chunk_tokens, chunk_characters),
+                    language=language,
+                    prune=prune,
+                    progress=progress,
+                    schema=schema,
+                )
     except (UsageError, MissingExtraError, ModelFileError) as error:
         _complain(str(error))
-        if isinstance(error, MissingExtraError):
+        if isinstance(error, MissingExtraError) and not missing:
             _complain("Or ingest without vectors: --no-embed")
         raise typer.Exit(USAGE) from error
     if as_json:
         emit({**asdict(report), "organization": org})
-    else:
+    elif isinstance(report, IngestReport):
         show_report(console(), report, org)
-    if report.read == 0:
+    else:
+        show_embedded(console(), report, org)
+    if isinstance(report, IngestReport) and report.read == 0 and updated_at is None:
         _complain("There is no document to ingest.")
         raise typer.Exit(USAGE)
     if report.rejected:
         raise typer.Exit(NO)
 
 
-def show_report(console: Console, report: IngestReport, organization: str) -> None:
-    """Print what an ingest did, as tables for people."""
-    table = Table(title=Text(f"Ingest into {clean(organization)!r} (organisation {report.org_id})"), show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    rows: list[tuple[str, object]] = [
-        ("documents read", report.read),
-        ("articles written", report.written),
-        ("articles unchanged", report.unchanged),
-        ("articles embedded anew, unchanged otherwise", report.reembedded),
-        ("articles that another source had before", report.taken_over),
-        ("articles deleted", report.deleted),
-        ("documents skipped", len(report.rejected)),
-        ("chunks written", report.chunks),
-        ("chunks embedded", report.embedded_chunks),
-        ("chunks longer than the model reads", report.truncated_chunks),
-    ]
-    for label, count in rows:
-        if count or label in ("documents read", "articles written", "articles unchanged"):
-            table.add_row(label, f"{count:,}")
-    if report.space is not None:
-        table.add_row("embedding space", Text(clean(report.space)))
-    table.add_row("seconds", f"{report.seconds:.1f}")
-    console.print(table)
-    for note in report.notes:
-        console.print(clean(note), style="yellow", markup=False)
-    if report.rejected:
-        skipped = Table("document", "skipped because", title="Skipped")
-        for rejected in report.rejected[:SHOWN_REJECTED]:
-            skipped.add_row(Text(clean(rejected.where)), Text(clean(rejected.reason)))
-        if len(report.rejected) > SHOWN_REJECTED:
-            skipped.caption = f"and {len(report.rejected) - SHOWN_REJECTED} more: --json lists all"
-        console.print(skipped)
+def _check(
+    origins: dict[str, bool], of_queries: dict[str, str | None], of_documents: dict[str, bool], source: str | None
+) -> None:
+    """Raise UsageError for what does not go together."""
+    given = [name for name, is_given in origins.items() if is_given]
+    if not given:
+        raise UsageError("nothing to ingest: name a folder or a file, or give --from-sql, --pydoc or --embed-missing")
+    if len(given) > 1 and given != ["PATH", "--pydoc"]:
+        raise UsageError(f"{' and '.join(given)} do not go together: run kbsearch ingest for each")
+    if origins["--embed-missing"] and (stray := [name for name, is_given in of_documents.items() if is_given]):
+        raise UsageError(
+            f"{stray[0]} and --embed-missing do not go together: no document is read, and chunks stay as they are"
+        )
+    if origins["--from-sql"] and not source:
+        raise UsageError("--from-sql needs a name for what the rows are, which must stay the same: --source NAME")
+    if not origins["--from-sql"] and (stray := [name for name, value in of_queries.items() if value is not None]):
+        raise UsageError(f"{stray[0]} is about --from-sql, which is not given")
 
 
-@contextmanager
-def progress_bars(console: Console) -> Iterator[Progress]:
-    """Bars for long work: a line a stage, with rate and remaining time; nothing where the output is no terminal."""
-    bars = Bars(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    tasks: dict[str, TaskID] = {}
+def _splitter(embedder: Embedder | None, tokens: int | None, characters: int | None) -> Splitter | None:
+    """The splitter asked for; None for what suits the embedder."""
+    if tokens is None and characters is None:
+        return None
+    if tokens is not None and characters is not None:
+        raise UsageError("--chunk-tokens and --chunk-characters do not go together")
+    try:
+        return Splitter.of(embedder, tokens=tokens, characters=characters)
+    except ValueError as error:
+        raise UsageError(f"--chunk-tokens: {error}") from error
 
-    def progress(stage: str, done: int, size: int) -> None:
-        if stage not in tasks:
-            tasks[stage] = bars.add_task(_STAGES.get(stage, stage), rate="")
-        speed = bars.tasks[tasks[stage]].speed
-        bars.update(tasks[stage], completed=done, total=size or None, rate=f"{speed:,.0f}/s" if speed else "")
 
-    with bars:
-        yield progress
+def _embed_missing(
+    connection: psycopg.Connection[Any], org: str, embedder: Embedder | None, **options: Any
+) -> EmbedReport:
+    if embedder is None:
+        raise UsageError("--embed-missing needs an embedder: leave --no-embed out, or name another --embedder")
+    org_id = organization_id(connection, org, create=False, schema=options["schema"])
+    return embed_missing(connection, org_id, embedder, **options)
 
 
 def _complain(line: str) -> None:
     messages().print(clean(line), style="red", markup=False, highlight=False, soft_wrap=True)
 
 
+@contextmanager
+def _rows(query: str | None, options: SqlOptions, dsn: str | None) -> Iterator[SqlSource | None]:
+    """The rows to ingest; None without a query."""
+    if query is None:
+        yield None
+        return
+    with source_connection(database(dsn, options.schema)) as connection:
+        yield SqlSource(Query(connection, query), options)
+
+
 def _sources(paths: list[Path], *, pydoc: bool, kind: str, name: str | None) -> list[Source]:
-    if not paths and not pydoc:
-        raise UsageError("nothing to ingest: name a folder or a file, or give --pydoc")
     sources = []
     for path in paths:
         if not path.exists():
@@ -172,13 +305,13 @@ def _sources(paths: list[Path], *, pydoc: bool, kind: str, name: str | None) -> 
             sources.append(Source(name or own, read_paths(path, kind=kind)))
         elif path.suffix.lower() in JSONL_SUFFIXES:
             sources.append(Source(name or own, read_jsonl(path, kind=kind)))
-        elif path.suffix.lower() in MARKUP_BY_SUFFIX:
+        elif path.suffix.lower() in FILE_SUFFIXES:
             # A file alone belongs to its folder, as if the folder were ingested.
             folder = printable(path.resolve().parent.name).replace(":", "-") or "files"
             sources.append(Source(name or folder, read_paths(path, kind=kind), complete=False))
         else:
             raise UsageError(
-                f"{path.name} is of no type that can be ingested: {', '.join((*MARKUP_BY_SUFFIX, *JSONL_SUFFIXES))}"
+                f"{path.name} is of no type that can be ingested: {', '.join((*FILE_SUFFIXES, *JSONL_SUFFIXES))}"
             )
     if pydoc:
         sources.append(Source(name or "pydoc", read_pydoc(kind=kind)))

@@ -19,8 +19,9 @@ import psycopg
 from kbsearch.embed.base import Embedder, Vectors
 from kbsearch.errors import KBSearchError, translate
 from kbsearch.evaluate.collection import Collection, EvaluationDocument, prose, sentences
-from kbsearch.ingest.pipeline import model_input
+from kbsearch.ingest.template import model_input
 from kbsearch.models import Chunk
+from kbsearch.schema import DEFAULT, in_schema
 
 SYSTEMS: Mapping[str, str] = {
     "vector": "vector@1",
@@ -34,6 +35,11 @@ METRICS = ("nDCG@10", "R@100", "R@10", "RR@10")
 DEPTH = 100
 """Articles asked for a query."""
 EMBEDDED_AT_ONCE = 512
+
+_SEARCH = """SELECT found.external_ref
+FROM kbsearch.search_kb_hybrid_v1(
+    p_org_id => %s, p_query_text => %s, p_query_embedding => %s, p_limit => %s, p_profile => %s) AS found
+ORDER BY found.place"""
 
 Split: TypeAlias = Literal["none", "sentences"]
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -90,6 +96,7 @@ def evaluate(
     embedder: Embedder | None = None,
     syntax: bool = False,
     progress: Progress = lambda _what, _done, _size: None,
+    schema: str = DEFAULT,
 ) -> Evaluation:
     """Measure systems on a collection.
 
@@ -102,6 +109,7 @@ def evaluate(
         syntax: whether quotation marks and leading hyphens of the questions are operators of the query syntax. They are not in
             collections of prose, where a quoted word need not be in the answer.
         progress: told how far it is.
+        schema: that kbsearch is installed in.
 
     Raises:
         ValueError: vectors are missing and there is no embedder to compute them.
@@ -135,7 +143,7 @@ def evaluate(
         with connection.transaction(force_rollback=True):
             loading = time.monotonic()
             progress("load", 0, len(documents))
-            org_id = load(connection, documents, chunks, passage_vectors)
+            org_id = load(connection, documents, chunks, passage_vectors, schema)
             progress("load", len(documents), len(documents))
             load_seconds = time.monotonic() - loading
             for name, profile in systems.items():
@@ -146,10 +154,10 @@ def evaluate(
                     try:
                         with connection.transaction():
                             asked = time.perf_counter()
-                            run[query.id] = _search(connection, org_id, text, vector, profile)
+                            run[query.id] = _search(connection, org_id, text, vector, profile, schema)
                             times.append(time.perf_counter() - asked)
                     except psycopg.DatabaseError as error:
-                        fault = translate(error)
+                        fault = translate(error, schema)
                         if not isinstance(fault, KBSearchError):
                             raise
                         refused[query.id] = str(fault)
@@ -157,7 +165,7 @@ def evaluate(
                     progress(name, done, len(collection.queries))
                 results[name] = SystemResult(measure(collection.qrels, run), statistics.median(times or [0.0]) * 1000)
     except psycopg.DatabaseError as error:
-        raise translate(error) from error
+        raise translate(error, schema) from error
     return Evaluation(
         collection=collection.name,
         documents=len(documents),
@@ -201,27 +209,32 @@ def load(
     documents: Sequence[EvaluationDocument],
     chunks: Sequence[Sequence[Chunk]],
     vectors: Vectors,
+    schema: str = DEFAULT,
 ) -> int:
     """Write documents, their chunks and the chunks' vectors (a row a chunk, in order) into a new organisation, and return its id."""
     name = f"evaluation {uuid.uuid4()}"
-    row = connection.execute("INSERT INTO kbsearch.organizations (name) VALUES (%s) RETURNING id", (name,)).fetchone()
-    space = connection.execute(
+
+    def execute(statement: str, *parameters: object) -> psycopg.Cursor[Any]:
+        return connection.execute(in_schema(statement, schema).encode(), parameters)
+
+    row = execute("INSERT INTO kbsearch.organizations (name) VALUES (%s) RETURNING id", name).fetchone()
+    space = execute(
         "INSERT INTO kbsearch.kb_embedding_spaces (name, model, dimensions) VALUES (%s, %s, %s) RETURNING id",
-        (name, "evaluation", vectors.shape[1]),
+        name,
+        "evaluation",
+        vectors.shape[1],
     ).fetchone()
     assert row is not None and space is not None  # noqa: S101, PT018  (INSERT … RETURNING gives a row)
     org_id, space_id = int(row[0]), int(space[0])
     _copy(
         connection,
-        "kbsearch.kb_articles (org_id, external_ref, title, body)",
+        in_schema("kbsearch.kb_articles (org_id, external_ref, title, body)", schema),
         ((org_id, document.id, document.title or None, document.text) for document in documents),
     )
-    article_ids = dict(
-        connection.execute("SELECT external_ref, id FROM kbsearch.kb_articles WHERE org_id = %s", (org_id,))
-    )
+    article_ids = dict(execute("SELECT external_ref, id FROM kbsearch.kb_articles WHERE org_id = %s", org_id))
     _copy(
         connection,
-        "kbsearch.kb_article_chunks (org_id, article_id, chunk_no, heading, content)",
+        in_schema("kbsearch.kb_article_chunks (org_id, article_id, chunk_no, heading, content)", schema),
         (
             (org_id, article_ids[document.id], number, chunk.heading, chunk.content)
             for document, parts in zip(documents, chunks, strict=True)
@@ -230,8 +243,8 @@ def load(
     )
     chunk_ids = {
         (article, number): chunk
-        for article, number, chunk in connection.execute(
-            "SELECT article_id, chunk_no, id FROM kbsearch.kb_article_chunks WHERE org_id = %s", (org_id,)
+        for article, number, chunk in execute(
+            "SELECT article_id, chunk_no, id FROM kbsearch.kb_article_chunks WHERE org_id = %s", org_id
         )
     }
     places = [
@@ -241,16 +254,16 @@ def load(
     ]
     _copy(
         connection,
-        "kbsearch.kb_article_embeddings (org_id, space_id, chunk_id, article_id, embedding)",
+        in_schema("kbsearch.kb_article_embeddings (org_id, space_id, chunk_id, article_id, embedding)", schema),
         (
             # A list of Python floats reads as a vector, and a double's digits give its float32 back.
             (org_id, space_id, chunk_ids[place], place[0], str(vector.tolist()))
             for place, vector in zip(places, vectors, strict=True)
         ),
     )
-    connection.execute("SELECT kbsearch.calibrate_kb_corpus_v1(p_org_id => %s)", (org_id,))
+    execute("SELECT kbsearch.calibrate_kb_corpus_v1(p_org_id => %s)", org_id)
     for table in ("kb_articles", "kb_article_chunks", "kb_article_embeddings", "kb_postings"):
-        connection.execute(f"ANALYZE kbsearch.{table}")
+        execute(f"ANALYZE kbsearch.{table}")
     return org_id
 
 
@@ -260,14 +273,11 @@ def _copy(connection: psycopg.Connection[Any], target: str, rows: Iterable[tuple
             copy.write_row(row)
 
 
-def _search(connection: psycopg.Connection[Any], org_id: int, text: str, vector: Vectors, profile: str) -> list[str]:
+def _search(
+    connection: psycopg.Connection[Any], org_id: int, text: str, vector: Vectors, profile: str, schema: str
+) -> list[str]:
     rows = connection.execute(
-        """
-        SELECT found.external_ref
-        FROM kbsearch.search_kb_hybrid_v1(
-            p_org_id => %s, p_query_text => %s, p_query_embedding => %s, p_limit => %s, p_profile => %s) AS found
-        ORDER BY found.place
-        """,
+        in_schema(_SEARCH, schema).encode(),
         (org_id, text, str(vector.tolist()), DEPTH, profile),
     )
     return [reference for (reference,) in rows]

@@ -17,6 +17,7 @@ class Document:
     """One document of a source; it becomes one article.
 
     external_ref is its name within the organisation; for a file the path relative to the ingest root, with `/`, never an absolute path.
+    language is a BCP 47 tag or the name of a text search configuration; None: the organisation's.
     """
 
     external_ref: str
@@ -27,15 +28,20 @@ class Document:
     source_uri: str | None = None
     published: bool = True
     markup: Markup = "text"
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A document that was not taken: where it stands (a relative path, or file and line), why, and its external_ref where that is known."""
+    """A document that was not taken: where it stands (a relative path, or file and line), why, and its external_ref where that is known.
+
+    is_empty: there is nothing in it, so that an article of an earlier ingest is gone, as if the document were missing.
+    """
 
     where: str
     reason: str
     external_ref: str | None = None
+    is_empty: bool = False
 
 
 def validate(document: Document) -> str | None:
@@ -46,6 +52,7 @@ def validate(document: Document) -> str | None:
         ("text", document.text),
         ("kind", document.kind),
         ("source_uri", document.source_uri or ""),
+        ("language", document.language or ""),
     ):
         if fault := _text_fault(text):
             return f"{name} contains {fault}"

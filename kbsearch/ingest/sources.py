@@ -1,129 +1,124 @@
-"""Where documents come from: files of Markdown and text, JSON lines, Python's own documentation."""
+"""Where documents come from: files of Markdown, text, HTML and JSON lines, Python's own documentation."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from kbsearch.embed.errors import MissingExtraError
 from kbsearch.ingest.documents import Document, Markup, Rejected, printable
-from kbsearch.ingest.splitter import headings
+from kbsearch.ingest.front_matter import FrontMatterError, split_front_matter
+from kbsearch.ingest.headings import title_of
+from kbsearch.ingest.html import CharsetError, decode, read_html
+from kbsearch.ingest.jsonl import JSONL_FIELDS, JSONL_SUFFIXES, read_jsonl
+
+__all__ = [
+    "FILE_SUFFIXES",
+    "HTML_SUFFIXES",
+    "JSONL_FIELDS",
+    "JSONL_SUFFIXES",
+    "MARKUP_BY_SUFFIX",
+    "read_jsonl",
+    "read_paths",
+    "read_pydoc",
+]
 
 MARKUP_BY_SUFFIX: dict[str, Markup] = {".md": "markdown", ".markdown": "markdown", ".txt": "text", ".rst": "text"}
-JSONL_SUFFIXES = (".jsonl", ".ndjson")
-JSONL_FIELDS = frozenset({"id", "title", "text", "kind", "metadata", "source_uri", "published"})
-TITLE_LENGTH = 200
-"""Characters of a first line that may serve as a title."""
+HTML_SUFFIXES = (".html", ".htm")
+FILE_SUFFIXES = (*MARKUP_BY_SUFFIX, *HTML_SUFFIXES)
+"""Of files that are a document each."""
 
 
 def read_paths(root: Path, *, kind: str) -> Iterator[Document | Rejected]:
-    """Documents of a file or of all files below a folder, in the order of their relative paths.
+    """Documents of a file or of all files below a folder, in the order of their relative paths; a file of JSON lines has many.
 
-    Hidden files and folders and files of other types are passed over; links to folders are not followed.
+    Hidden files and folders and files of other types are passed over, and so are links to folders inside: their files are read where they
+    are. A link that leads out of the folder, or nowhere, is given as Rejected.
     """
-    files = (
-        [(path.relative_to(root).as_posix(), path) for path in _walk(root)] if root.is_dir() else [(root.name, root)]
-    )
-    for name, path in sorted(files):
-        yield _read_file(unicodedata.normalize("NFC", name), path, kind)
+    if not root.is_dir():
+        yield from _read_file(root.name, root, kind)
+        return
+    for name, path in sorted(_walk(root)):
+        if isinstance(path, str):
+            yield Rejected(printable(name), path, unicodedata.normalize("NFC", name))
+        else:
+            yield from _read_file(name, path, kind)
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _walk(root: Path) -> Iterator[tuple[str, Path | str]]:
+    """Files by their path relative to the root; for a link that is not followed, why."""
+    top = os.path.realpath(root)
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in names:
+        for name in (*names, *folders):
             path = Path(folder, name)
-            if not name.startswith(".") and path.suffix.lower() in MARKUP_BY_SUFFIX and path.is_file():
-                yield path
+            if name.startswith(".") or (name in folders and not path.is_symlink()):
+                continue
+            is_read = path.suffix.lower() in (*FILE_SUFFIXES, *JSONL_SUFFIXES)
+            relative = path.relative_to(root).as_posix()
+            if path.is_symlink() and (is_read or name in folders):
+                # Resolved as far as it leads: a loop of links leads to a link.
+                target = os.path.realpath(path)
+                if os.path.commonpath((top, target)) != top:
+                    yield relative, "a link that leads out of the folder; ingest what it leads to by its own path"
+                    continue
+                if not path.exists():
+                    yield relative, "a link that leads nowhere"
+                    continue
+            if is_read and path.is_file():
+                yield relative, path
 
 
-def _read_file(name: str, path: Path, kind: str) -> Document | Rejected:
+def _read_file(relative: str, path: Path, kind: str) -> Iterator[Document | Rejected]:
+    name = unicodedata.normalize("NFC", relative)
+    suffix = path.suffix.lower()
+    if suffix in JSONL_SUFFIXES:
+        yield from read_jsonl(path, kind=kind, name=relative)
+        return
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        raw = path.read_bytes()
+        if not raw.strip():
+            yield Rejected(printable(name), "it is empty", name, is_empty=True)
+        elif suffix in HTML_SUFFIXES:
+            yield _html(name, path.stem, raw, kind)
+        else:
+            yield _text(name, path.stem, raw, kind, MARKUP_BY_SUFFIX.get(suffix, "text"))
     except UnicodeDecodeError as error:
-        return Rejected(printable(name), f"not UTF-8: byte {error.object[error.start]:#04x} at {error.start}", name)
+        yield Rejected(printable(name), f"not UTF-8: byte {error.object[error.start]:#04x} at {error.start}", name)
+    except (CharsetError, FrontMatterError, MissingExtraError) as error:
+        yield Rejected(printable(name), str(error), name)
     except OSError as error:
-        return Rejected(printable(name), f"cannot be read: {error.strerror}", name)
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    markup = MARKUP_BY_SUFFIX.get(path.suffix.lower(), "text")
-    return Document(external_ref=name, title=title_of(text, markup) or path.stem, text=text, kind=kind, markup=markup)
+        yield Rejected(printable(name), f"cannot be read: {error.strerror}", name)
 
 
-def title_of(text: str, markup: Markup) -> str | None:
-    """The first heading of a text, else its first line with a letter or a digit; None when there is neither.
-
-    A line longer than 200 characters is cut after its last whole word.
-    """
-    first = next(iter(headings(text, markup)), None)
-    if first is not None:
-        return first.title[:TITLE_LENGTH]
-    for line in text.splitlines():
-        if re.search(r"\w", line):
-            stripped = line.strip()
-            if len(stripped) <= TITLE_LENGTH:
-                return stripped
-            return stripped[:TITLE_LENGTH].rsplit(None, 1)[0]
-    return None
-
-
-def read_jsonl(path: Path, *, kind: str) -> Iterator[Document | Rejected]:
-    """Documents of a file of JSON objects, one a line, with id and title or text, and optionally kind, metadata, source_uri, published.
-
-    A line that is no such object is given as Rejected, with its number; blank lines are passed over.
-    """
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            if raw.strip():
-                yield _read_line(f"{printable(path.name)}:{number}", raw, kind)
-
-
-def _read_line(where: str, raw: bytes, kind: str) -> Document | Rejected:
-    try:
-        entry = json.loads(raw.decode("utf-8-sig"), parse_constant=_refuse_constant)
-    except UnicodeDecodeError as error:
-        return Rejected(where, f"not UTF-8: byte {error.object[error.start]:#04x} at {error.start}")
-    except (ValueError, RecursionError) as error:
-        return Rejected(where, f"not JSON: {error}")
-    if not isinstance(entry, dict):
-        return Rejected(where, "not a JSON object")
-    if unknown := sorted(set(entry) - JSONL_FIELDS):
-        return Rejected(
-            where,
-            f"unknown fields {', '.join(map(printable, unknown))}; what else is known of a document belongs into metadata",
-        )
-    if fault := _field_fault(entry):
-        return Rejected(where, fault)
+def _text(name: str, stem: str, raw: bytes, kind: str, markup: Markup) -> Document | Rejected:
+    text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    if markup == "text":
+        return Document(name, title_of(text, markup) or stem, text, kind)
+    front, text = split_front_matter(text)
+    if not text.strip() and not front.title:
+        return Rejected(printable(name), "it is empty but for its front matter", name, is_empty=True)
     return Document(
-        external_ref=str(entry["id"]),
-        title=entry.get("title") or "",
-        text=entry.get("text") or "",
-        kind=entry.get("kind") or kind,
-        metadata=entry.get("metadata") or {},
-        source_uri=entry.get("source_uri"),
-        published=entry.get("published", True),
+        external_ref=name,
+        title=front.title or title_of(text, markup) or stem,
+        text=text,
+        kind=front.kind or kind,
+        metadata=front.metadata,
+        source_uri=front.source_uri,
+        published=front.published is not False,
+        markup=markup,
+        language=front.language,
     )
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _field_fault(entry: dict[str, Any]) -> str | None:
-    identifier = entry.get("id")
-    if isinstance(identifier, bool) or not isinstance(identifier, str | int) or identifier == "":
-        return "id must be a string that is not empty, or an integer"
-    for name in ("title", "text", "kind", "source_uri"):
-        if not isinstance(entry.get(name), str | None):
-            return f"{name} must be a string"
-    if not isinstance(entry.get("metadata"), dict | None):
-        return "metadata must be an object"
-    if not isinstance(entry.get("published", True), bool):
-        return "published must be true or false"
-    return None
+def _html(name: str, stem: str, raw: bytes, kind: str) -> Document | Rejected:
+    page = read_html(decode(raw))
+    if not page.text.strip() and not page.title:
+        return Rejected(printable(name), "it has no text for readers", name, is_empty=True)
+    title = page.title or title_of(page.text, "markdown") or stem
+    return Document(name, title, page.text, kind, markup="markdown", language=page.language)
 
 
 def read_pydoc(*, kind: str) -> Iterator[Document]:

@@ -3,52 +3,87 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from markdown_it import MarkdownIt
 from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
+from kbsearch.embed.base import Embedder
 from kbsearch.ingest.documents import Markup
+from kbsearch.ingest.headings import Heading, headings
+from kbsearch.ingest.template import HEADING_SEPARATOR, Template, Tokens
 from kbsearch.models import Chunk
 
-CAPACITY = 900
-HEADING_SEPARATOR = " > "
-
-# A line, then a line of one repeated punctuation mark at least as long: a section title of reStructuredText and of plain text manuals.
-_UNDERLINED = re.compile(r"^(?P<title>\S[^\n]*)\n(?P<mark>[=\-~^*\"'`#+:.])(?P=mark){2,}[ \t]*$", re.MULTILINE)
-_MARKDOWN = MarkdownIt("commonmark")
+CHARACTERS = 900
+"""Default size of chunks in characters, title and heading not included: about 220 tokens of English prose."""
+TOKENS = 256
+"""Default size of chunks in tokens, or what the model reads, if that is less: title, heading and special tokens included."""
 UNBROKEN = 2_000
 """Characters without a space beyond which a run is cut here: the library's time grows with the square of a run's length."""
 _PAUSE = re.compile("[\u3002\uff01\uff1f\uff61\uff0e.!?\uff1b;\u3001\uff0c,][^\\w\\s]*")
 
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading of a text: offset of its first character, level from 1 (highest), and its words."""
-
-    offset: int
-    level: int
-    title: str
+Measure: TypeAlias = Literal["characters", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
 class Splitter:
-    """Splits texts into chunks of at most `capacity` characters at the best boundary that fits: headings, paragraphs, sentences, words.
+    """Splits texts into chunks of at most `capacity` at the best boundary that fits: headings, paragraphs, sentences, words.
 
-    The default of 900 characters suits a model that reads 256 tokens, title and heading included: of the chunks of Python's language reference
-    14 % are longer than that (of 1,200 characters: 50 %), and what is cut off is still found by its words. The measure is characters, not a
-    model's tokens, so that a text has the same chunks with every embedder and without one.
+    Attributes:
+        capacity: in tokens, of what the model reads for a chunk, title, heading and special tokens included; or in characters of the
+            chunk's own text.
+        measure: what the capacity counts.
+        tokens: of the model that embeds the chunks, if they can be counted: then no chunk is longer than the model reads, whatever the measure.
     """
 
-    capacity: int = CAPACITY
+    capacity: int = CHARACTERS
+    measure: Measure = "characters"
+    tokens: Tokens | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what cannot be measured."""
+        if self.measure == "tokens" and self.tokens is None:
+            raise ValueError("chunks are measured in tokens by an embedder that counts them, and there is none")
+        if self.capacity < 1:
+            raise ValueError(f"a chunk of {self.capacity} {self.measure} has no content")
+
+    @classmethod
+    def of(cls, embedder: Embedder | None, *, tokens: int | None = None, characters: int | None = None) -> Splitter:
+        """The splitter for an embedder: by its model's tokens if it counts them, else by characters; sizes given by the caller count first.
+
+        Raises ValueError when a size is given that cannot be: in tokens that nobody counts, or more than the model reads.
+        """
+        counted = Tokens.of(embedder)
+        if characters is not None:
+            return cls(characters, "characters", counted)
+        if counted is not None:
+            if tokens is not None and tokens > counted.limit:
+                raise ValueError(
+                    f"the model {counted.model} reads {counted.limit} tokens, so a chunk cannot have {tokens}"
+                )
+            return cls(tokens or min(TOKENS, counted.limit), "tokens", counted)
+        if tokens is not None:
+            raise ValueError("this embedder does not count tokens: give the size of chunks in characters")
+        return cls()
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """What decides the chunks of a text, as JSON values: part of an embedding space's recipe."""
-        return {"splitter": "semantic-text-splitter", "version": 1, "capacity": self.capacity, "headings": "above"}
+        return {
+            "splitter": "semantic-text-splitter",
+            "version": 2,
+            "measure": self.measure,
+            "capacity": self.capacity,
+            "headings": "above",
+            **({} if self.tokens is None else {"tokens_of": self.tokens.model, "limit": self.tokens.limit}),
+        }
+
+    @property
+    def template(self) -> Template:
+        """What the model reads of the chunks."""
+        return Template(self.tokens)
 
     def split(self, text: str, markup: Markup = "text", *, title: str | None = None) -> list[Chunk]:
         """The chunks of a text, in order, none of them blank; no chunk when the text is.
@@ -56,36 +91,72 @@ class Splitter:
         A chunk's heading is the path of the headings above it, joined by ` > `, without those that its own content has, and without
         the first when that is the document's title.
         """
-        splitter = MarkdownSplitter(self.capacity) if markup == "markdown" else TextSplitter(self.capacity)
         outline = list(headings(text, markup))
         if outline and outline[0].title == title:
             del outline[0]
+        template = self.template
+        pending = deque(self._pieces(text, markup, title, outline, template))
         chunks: list[Chunk] = []
         above: list[Heading] = []
         reached = 0
-        for offset, content in _chunks(splitter, text, self.capacity):
+        while pending:
+            offset, content = pending.popleft()
             while reached < len(outline) and outline[reached].offset < offset:
                 heading = outline[reached]
                 above = [*(higher for higher in above if higher.level < heading.level), heading]
                 reached += 1
-            if content.strip():
-                # A heading that opens the chunk ends the sections of its level and below.
-                opening = (
-                    outline[reached].level if reached < len(outline) and outline[reached].offset == offset else None
-                )
-                path = [heading.title for heading in above if opening is None or heading.level < opening]
-                chunks.append(Chunk(content, HEADING_SEPARATOR.join(path) or None))
+            if not content.strip():
+                continue
+            # A heading that opens the chunk ends the sections of its level and below.
+            opening = outline[reached].level if reached < len(outline) and outline[reached].offset == offset else None
+            path = [heading.title for heading in above if opening is None or heading.level < opening]
+            chunk = Chunk(content, HEADING_SEPARATOR.join(path) or None)
+            if len(content) > 1 and not self._is_read(template.render(title, chunk.heading, content)):
+                halves = TextSplitter(len(content) // 2).chunk_indices(content)
+                pending.extendleft((offset + start, half) for start, half in reversed(halves))
+            else:
+                chunks.append(chunk)
         return chunks
 
+    def _is_read(self, rendered: str) -> bool:
+        """Whether a chunk is within the capacity in tokens, and the model reads all of it."""
+        if self.tokens is None:
+            return True
+        most = self.capacity if self.measure == "tokens" else self.tokens.limit
+        return self.tokens.count(rendered) <= most
 
-def _chunks(splitter: MarkdownSplitter | TextSplitter, text: str, capacity: int) -> Iterator[tuple[int, str]]:
-    """The library's chunks with their offsets; runs of over UNBROKEN characters without a space are cut apart from the rest."""
-    start = 0
-    for run in re.finditer(rf"\S{{{UNBROKEN + 1},}}", text):
-        yield from ((start + offset, content) for offset, content in splitter.chunk_indices(text[start : run.start()]))
-        yield from _cut(text, run.start(), run.end(), capacity)
-        start = run.end()
-    yield from ((start + offset, content) for offset, content in splitter.chunk_indices(text[start:]))
+    def _pieces(
+        self, text: str, markup: Markup, title: str | None, outline: list[Heading], template: Template
+    ) -> Iterator[tuple[int, str]]:
+        """Pieces of a text with their offsets; runs of over UNBROKEN characters without a space are cut apart from the rest.
+
+        In tokens, each is measured together with the title and the longest heading path: which it gets is known once it is cut.
+        """
+        kind = MarkdownSplitter if markup == "markdown" else TextSplitter
+        if self.measure == "tokens" and self.tokens is not None:
+            count = self.tokens.count
+            longest = max(_paths(outline), key=lambda path: count(template.render(None, path, "")), default=None)
+            splitter = kind.from_callback(lambda piece: count(template.render(title, longest, piece)), self.capacity)
+        else:
+            splitter = kind(self.capacity)
+        start = 0
+        for run in re.finditer(rf"\S{{{UNBROKEN + 1},}}", text):
+            yield from _from(start, splitter.chunk_indices(text[start : run.start()]))
+            yield from _cut(text, run.start(), run.end(), self.capacity)
+            start = run.end()
+        yield from _from(start, splitter.chunk_indices(text[start:]))
+
+
+def _paths(outline: list[Heading]) -> Iterator[str]:
+    """Every heading path of a document."""
+    above: list[Heading] = []
+    for heading in outline:
+        above = [*(higher for higher in above if higher.level < heading.level), heading]
+        yield HEADING_SEPARATOR.join(part.title for part in above)
+
+
+def _from(start: int, pieces: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    return ((start + offset, content) for offset, content in pieces)
 
 
 def _cut(text: str, start: int, end: int, capacity: int) -> Iterator[tuple[int, str]]:
@@ -96,30 +167,3 @@ def _cut(text: str, start: int, end: int, capacity: int) -> Iterator[tuple[int, 
         yield start, text[start:cut]
         start = cut
     yield start, text[start:end]
-
-
-def headings(text: str, markup: Markup) -> Iterator[Heading]:
-    """The headings of a text in order, with their levels."""
-    return _markdown_headings(text) if markup == "markdown" else _underlined_headings(text)
-
-
-def _markdown_headings(text: str) -> Iterator[Heading]:
-    starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    tokens = _MARKDOWN.parse(text)
-    for token, inline in pairwise(tokens):
-        if token.type == "heading_open" and token.map is not None and inline.type == "inline":
-            words = "".join(
-                child.content or " " for child in inline.children or () if not child.type.endswith(("_open", "_close"))
-            )
-            title = " ".join(words.split())
-            if title:
-                line = text[starts[token.map[0]] :]
-                yield Heading(starts[token.map[0]] + len(line) - len(line.lstrip(" ")), int(token.tag[1:]), title)
-
-
-def _underlined_headings(text: str) -> Iterator[Heading]:
-    levels: dict[str, int] = {}
-    for match in _UNDERLINED.finditer(text):
-        title = match["title"].strip()
-        if len(match[0]) - len(match["title"]) - 1 >= len(title) and re.search(r"\w", title):
-            yield Heading(match.start(), levels.setdefault(match["mark"], len(levels) + 1), title)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from kbsearch import embedded, migrate
 from kbsearch.cli import app
+from tests.conftest import Databases
 
 
 @pytest.fixture
@@ -61,8 +62,16 @@ def test_the_embedded_server_starts_on_demand_and_stays_until_stopped(
     run("db", "check")
     run("db", "stop")
     assert embedded.running() is None
+    assert url.startswith("postgresql://postgres@/kbsearch?")
     with psycopg.connect(run("db", "url").strip()) as connection:
         assert connection.execute("SELECT name FROM kbsearch.organizations").fetchall() == [("stays",)]
+    # Another name of the schema is another kbsearch in the same database.
+    other = run("db", "url", "--schema", "help_search").strip()
+    assert other == url
+    with psycopg.connect(other) as connection:
+        assert connection.execute("SELECT count(*) FROM help_search.organizations").fetchone() == (0,)
+    run("db", "check", "--schema", "help_search")
+    run("db", "check")
 
 
 def test_a_pid_file_of_a_stranger_does_not_stop_the_start(home: Path) -> None:
@@ -86,6 +95,84 @@ def test_up_check_down(empty_database: str) -> None:
         "after": None,
     }
     run("db", "check", *dsn, code=3)
+
+
+def test_what_up_and_down_say(empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBSEARCH_DSN", empty_database)
+    head = migrate.head()
+    assert run("db", "downgrade", "base") == "Not installed; nothing to do.\n"
+    assert run("db", "upgrade") == f"Installed revision {head}.\n"
+    assert run("db", "upgrade") == f"At revision {head} already.\n"
+    assert run("db", "upgrade", "0001") == f"At revision {head} already.\n"
+    assert run("db", "downgrade", head) == f"At revision {head} already.\n"
+    assert run("db", "downgrade", head, "--json") == json.dumps({"before": head, "after": head}) + "\n"
+    assert run("db", "downgrade", "base", "--yes") == "Removed.\n"
+    assert run("db", "upgrade", "base") == "Not installed, and there is nothing before that.\n"
+
+
+def test_schema_by_option_and_by_environment(
+    empty_database: str, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with psycopg.connect(databases.admin(empty_database)) as connection:
+        connection.execute(f"CREATE SCHEMA help_search AUTHORIZATION {databases.role}".encode())
+    monkeypatch.setenv("KBSEARCH_DSN", empty_database)
+    run("db", "upgrade", "--schema", "help_search")
+    run("db", "check", code=3)
+    monkeypatch.setenv("KBSEARCH_SCHEMA", "help_search")
+    assert "No differences" in run("db", "check")
+    assert run("db", "sql") == migrate.script(schema="help_search")
+    run("db", "upgrade", "--schema", "kbsearch")
+    assert "in the schema" not in run("db", "downgrade", "base", "--yes")
+    assert migrate.current(empty_database, schema="help_search") is None
+    assert migrate.current(empty_database) == migrate.head()
+
+
+def test_a_bad_name_of_the_schema_is_a_wrong_command_line() -> None:
+    for command in ("upgrade", "check", "sql", "url"):
+        result = CliRunner().invoke(app, ["db", command, "--schema", "pg_mine"], env={"TERMINAL_WIDTH": "200"})
+        assert result.exit_code == 2
+        assert "pg_mine" in result.output
+        assert "lower-case letters" in " ".join(result.output.replace("│", " ").split())
+
+
+def test_a_missing_kbsearch_is_named_with_its_schema(empty_database: str) -> None:
+    result = CliRunner().invoke(app, ["db", "check", "--schema", "help_search", "--dsn", empty_database])
+    assert result.exit_code == 3
+    assert "kbsearch is not installed in the schema help_search" in " ".join(result.output.split())
+    assert "Run: kbsearch db upgrade --schema help_search" in " ".join(result.output.split())
+
+
+def test_what_a_dba_has_to_run_is_shown(bare_database: str, databases: Databases) -> None:
+    if not databases.has_role:
+        pytest.skip("the server's role may not create roles")
+    result = CliRunner().invoke(app, ["db", "upgrade", "--dsn", databases.application(bare_database)])
+    assert result.exit_code == 3
+    shown = " ".join(result.output.split())
+    assert f"CREATE SCHEMA kbsearch AUTHORIZATION {databases.role};" in shown
+    assert "CREATE EXTENSION vector SCHEMA ext;" in shown
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "host=db.example port=5433 dbname=shop user=me",
+        "host=/tmp/sockets dbname=shop user=me client_encoding=UTF8",
+        "host=/tmp/'a b' dbname='a b/c?d=e' user='me@here' password='p:/@?#%&= é'",
+        "host=one,two port=1,2 dbname=shop target_session_attrs=read-write",
+        "host=2001:db8::1 port=5432 dbname=shop",
+        "dbname=shop",
+        "port=5433",
+        "host=x options='-c search_path=a,b -c jit=off'",
+        "postgresql://me:secret@db.example:5433/shop?sslmode=require",
+    ],
+)
+def test_the_url_of_a_connection_string_means_the_same(dsn: str) -> None:
+    dsn = dsn.replace("'a b'", "a\\ b") if dsn.startswith("host=/tmp/'") else dsn
+    url = run("db", "url", "--dsn", dsn).rstrip("\n")
+    assert url.startswith("postgresql://")
+    assert " " not in url
+    given, printed = psycopg.conninfo.conninfo_to_dict(dsn), psycopg.conninfo.conninfo_to_dict(url)
+    assert printed == given
 
 
 @pytest.mark.parametrize("revision", ["base", "-1"])
@@ -149,7 +236,8 @@ def test_check_says_what_differs(database: str) -> None:
 
 def test_the_dsn_may_come_from_the_environment(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KBSEARCH_DSN", database)
-    assert run("db", "url").strip() == database
+    url = run("db", "url").strip()
+    assert psycopg.conninfo.conninfo_to_dict(url) == psycopg.conninfo.conninfo_to_dict(database)
     run("db", "check")
 
 

@@ -16,8 +16,9 @@ from tests.ingest.test_pipeline import HashEmbedder
 
 def result(place: int) -> Result:
     return Result(
-        place=place, article_id=place, score=1.0, chunk_id=place, kind="page", title=None, excerpt=None, inspectable=True, external_ref=None,
-        source_uri=None, metadata={}, vector_similarity=None, keyword_score=None, tied_with=0, settled_by_identity=False, cursor=None,
+        place=place, article_id=place, score=1.0, chunk_id=place, kind="page", title=None, excerpt=None, excerpt_html=None,
+        inspectable=True, external_ref=None, source_uri=None, metadata={}, vector_similarity=None, keyword_score=None, tied_with=0,
+        settled_by_identity=False, cursor=None,
     )  # fmt: skip
 
 

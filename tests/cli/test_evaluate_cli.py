@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -76,3 +77,38 @@ def test_what_is_no_collection_or_no_system_is_said(folder: Path, tmp_path: Path
         result = kbsearch("evaluate", tmp_path / arguments[0], *arguments[1:])
         assert result.exit_code == 2
         assert message in result.output
+
+
+HASHES = ("--embedder", "tests.ingest.test_pipeline:HashEmbedder")
+
+
+def test_an_embedder_that_is_named_computes_the_vectors(folder: Path, database: str) -> None:
+    """By the folder's vectors the other document answers; by hashes, whatever they are, the one whose text is asked for."""
+    (folder / "corpus.jsonl").write_text('{"id": "a", "text": "cats"}\n{"id": "b", "text": "dogs"}\n', encoding="utf-8")
+    np.save(folder / "minilm.queries.npy", np.eye(2, dtype=np.float32)[1:])
+
+    def reciprocal_rank(*options: str) -> float:
+        result = kbsearch("evaluate", folder, "--system", "vector", "--json", "--dsn", database, *options)
+        assert result.exit_code == 0, result.output
+        return float(json.loads(result.stdout)["systems"]["vector"]["RR@10"])
+
+    assert reciprocal_rank() == 0.5
+    assert reciprocal_rank(*HASHES) == 1
+
+
+def test_without_vectors_and_embedder_there_is_nothing_to_measure(folder: Path, database: str) -> None:
+    (folder / "minilm.queries.npy").unlink()
+    result = kbsearch("evaluate", folder, "--embedder", "none", "--dsn", database)
+    assert result.exit_code == 2
+    assert "name an --embedder" in result.output
+    assert kbsearch("evaluate", folder, *HASHES, "--dsn", database).exit_code == 0
+
+
+def test_without_the_extra_it_is_told_what_to_install(
+    folder: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    result = kbsearch("evaluate", folder, "--dsn", database)
+    assert result.exit_code == 2
+    assert "ir_measures" in result.output
+    assert "[evaluate]" in result.output

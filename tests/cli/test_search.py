@@ -3,6 +3,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -11,6 +13,8 @@ from typer.testing import CliRunner
 
 from kbsearch import KBSearch
 from kbsearch.cli import app
+from kbsearch.cli import search as module
+from kbsearch.cli.results import marked
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +140,104 @@ def test_a_question_that_looks_like_an_option_gets_a_hint(dsn: str) -> None:
     result = CliRunner().invoke(app, ["search", "-exchange refund", "--dsn", dsn])
     assert result.exit_code == 2
     assert "put -- before it" in " ".join(result.output.replace("│", " ").split())
+
+
+class Terminal:
+    """What the command sees of a standard output that is a terminal."""
+
+    stdout = SimpleNamespace(isatty=lambda: True)
+
+
+def test_the_command_for_the_next_page_has_all_options_and_runs(
+    connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = KBSearch(connection)
+    row = connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('it''s') RETURNING id").fetchone()
+    assert row is not None
+    for number in range(6):
+        client.upsert_article(
+            row[0], external_ref=str(number), title="Reset", body="your password", kind="faq" if number % 2 else "page"
+        )
+    dsn = str(connection.info.dsn)
+    monkeypatch.setenv("KBSEARCH_DSN", f"{dsn} password={connection.info.password}")
+    monkeypatch.setattr(module, "sys", Terminal)
+    words = [
+        "search", "-x reset", "--org", "it's", "--limit", "2", "--kind", "page", "--kind", "other", "--profile", "keyword@1", "--min-score", "0.01",
+        "--no-embed", "--highlight", "--language", "en",
+    ]  # fmt: skip
+    first = CliRunner().invoke(app, [*words[:1], *words[2:], "--offset", "0", "--", words[1]], catch_exceptions=False)
+    assert first.exit_code == 0, first.output
+    (line,) = [line for line in first.stderr.splitlines() if line.startswith("Next page: ")]
+    command = shlex.split(line.removeprefix("Next page: "))
+    assert command[:2] == ["kbsearch", "search"]
+    for option in words[2:]:
+        assert option in command
+    assert command[-2:] == ["--", "-x reset"]
+    second = CliRunner().invoke(app, [*command[1:-2], "--json", *command[-2:]], catch_exceptions=False)
+    assert [item["external_ref"] for item in json.loads(second.stdout)["items"]] == ["4"]
+
+
+def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch, connection: psycopg.Connection[Any]) -> None:
+    row = connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('o') RETURNING id").fetchone()
+    assert row is not None
+    for number in range(3):
+        KBSearch(connection).upsert_article(row[0], external_ref=str(number), title="Reset")
+    monkeypatch.setattr(module, "sys", Terminal)
+    dsn = f"{connection.info.dsn} password={connection.info.password or 'secret'}"
+    shown = CliRunner().invoke(app, ["search", "reset", "--limit", "1", "--dsn", dsn], catch_exceptions=False).output
+    assert "Next page: kbsearch search --limit 1 --cursor " in shown
+    assert "password=" not in shown
+
+
+def test_highlight_marks_the_words_and_obeys_nothing_else() -> None:
+    text = marked("a &lt;b&gt; &amp;amp; <mark>Reset</mark> your\n\n<mark>&lt;mark&gt;</mark> <i>[bold]x[/bold]\x1b[2J")
+    assert text.plain == "a <b> &amp; Reset your <mark> <i>[bold]x[/bold]\N{REPLACEMENT CHARACTER}[2J"
+    assert [text.plain[span.start : span.end] for span in text.spans if span.style == "bold"] == ["Reset", "<mark>"]
+
+
+def test_highlighted_excerpts_are_those_around_the_words(connection: psycopg.Connection[Any]) -> None:
+    row = connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('o') RETURNING id").fetchone()
+    assert row is not None
+    KBSearch(connection).upsert_article(
+        row[0], external_ref="a", title="T", body="filler words " * 60 + "a <needle> & thread " + "more " * 60
+    )
+    dsn = str(connection.info.dsn)
+    plain = CliRunner().invoke(app, ["search", "needles", "--dsn", dsn], env={"COLUMNS": "100"}).stdout
+    assert "needle>" not in plain
+    shown = CliRunner().invoke(app, ["search", "needles", "--dsn", dsn, "--highlight"], env={"COLUMNS": "100"}).stdout
+    assert "a <needle> & thread" in " ".join(shown.split())
+    assert "<mark>" not in shown
+    page = json.loads(CliRunner().invoke(app, ["search", "needles", "--dsn", dsn, "--highlight", "--json"]).stdout)
+    assert "&lt;<mark>needle</mark>&gt; &amp; thread" in page["items"][0]["excerpt_html"]
+
+
+def test_the_language_of_the_question_may_be_a_code(connection: psycopg.Connection[Any]) -> None:
+    row = connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('o') RETURNING id").fetchone()
+    assert row is not None
+    client = KBSearch(connection)
+    client.upsert_article(row[0], external_ref="de", title="Rückgaben", language="german")
+    client.upsert_article(row[0], external_ref="en", title="Returns")
+    dsn = str(connection.info.dsn)
+
+    def languages(*options: str) -> list[str]:
+        return list(
+            json.loads(CliRunner().invoke(app, ["search", "Rückgabe", "--dsn", dsn, "--json", *options]).stdout)[
+                "legs"
+            ]["keyword"]["languages"]
+        )
+
+    assert languages() == ["english", "german"]
+    assert languages("--language", "de-CH") == languages("--language", "german") == ["german"]
+    refused = CliRunner().invoke(app, ["search", "x", "--dsn", dsn, "--language", "klingon"])
+    assert refused.exit_code == 3
+    assert "KBLNG" in refused.output
+    assert (
+        "Languages of the words: english, german"
+        in CliRunner().invoke(app, ["search", "Rückgabe", "--dsn", dsn]).stdout
+    )
+
+
+def test_an_embedder_of_the_environment_is_no_reason_to_refuse_words(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBSEARCH_EMBEDDER", "local")
+    assert json.loads(run(dsn, "password", "--org", "search one", "--json"))["total"] == 3
+    assert "no embeddings" in run(dsn, "password", "--org", "search one", "--embedder", "local", code=3)

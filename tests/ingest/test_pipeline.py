@@ -12,8 +12,11 @@ import pytest
 
 from kbsearch import KBSearch
 from kbsearch.embed import Vectors, check_texts
+from kbsearch.embed.errors import EmbeddingError, TextsRefusedError
 from kbsearch.ingest import Document, IngestReport, Rejected, Source, Splitter, UsageError, ingest, read_paths
-from kbsearch.ingest.pipeline import CHUNKS_AT_ONCE, model_input, organization_id
+from kbsearch.ingest.organizations import organization_id
+from kbsearch.ingest.template import model_input
+from kbsearch.ingest.vectors import CHUNKS_AT_ONCE
 from kbsearch.models import Chunk
 
 Connection = psycopg.Connection[Any]
@@ -361,3 +364,186 @@ def test_organisations_are_found_by_name_and_ambiguity_is_refused(connection: Co
 def test_a_connection_inside_a_transaction_is_refused(database: str) -> None:
     with psycopg.connect(database) as connection, pytest.raises(UsageError, match="autocommit"):
         ingest(connection, 1, [])
+
+
+# Languages
+
+
+def languages(connection: Connection) -> dict[str, str | None]:
+    return dict(
+        rows(
+            connection,
+            "SELECT external_ref, kbsearch.name_kb_language_v1(language) FROM kbsearch.kb_articles ORDER BY id",
+        )
+    )
+
+
+def test_a_document_s_language_is_its_article_s(connection: Connection) -> None:
+    entries = [
+        Document("code", "Rückgabe", "Wir erstatten", language="de-AT"),
+        Document("name", "Retour", "Nous remboursons", language="french"),
+        Document("none", "Returns", "We refund"),
+        Document("unknown", "退货", "我们退款", language="zh"),
+        Document("nothing", "Mixed", "x", language="mul"),
+    ]
+    report = run(connection, entries)
+    assert languages(connection) == {"code": "german", "name": "french", "none": None, "nothing": None, "unknown": None}
+    assert report.notes == ("language 'zh' (1 document) has no text search configuration: the organisation's is used",)
+    assert [answer[2] for answer in answers(connection, report.org_id, None, "rückgaben")] == ["code"]
+    again = run(connection, entries)
+    assert again.unchanged == 5
+    changed = run(connection, entries, language="nl")
+    assert (changed.written, changed.unchanged) == (2, 3)
+    assert languages(connection)["none"] == languages(connection)["nothing"] == "dutch"
+
+
+def test_an_unknown_language_for_all_is_refused(connection: Connection) -> None:
+    with pytest.raises(UsageError, match="'klingon' is neither"):
+        run(connection, documents(1), language="klingon")
+
+
+# Whole at any moment
+
+
+def test_another_size_of_chunks_never_takes_a_vector_from_searches(connection: Connection) -> None:
+    """The space is another one, so vectors of the old chunks go into it first; the new chunks follow when searches use it."""
+    embedder, entries = HashEmbedder(), documents(CHUNKS_AT_ONCE)
+    first = run(connection, entries, embedder=embedder)
+
+    def searched_without_vector() -> list[tuple[Any, ...]]:
+        return rows(
+            connection,
+            """SELECT c.id FROM kbsearch.kb_article_chunks AS c JOIN kbsearch.organizations AS o ON o.id = c.org_id
+            WHERE NOT EXISTS (SELECT FROM kbsearch.kb_article_embeddings AS e
+                WHERE e.org_id = c.org_id AND e.chunk_id = c.id AND e.space_id = o.active_space_id)""",
+        )
+
+    class Watching(HashEmbedder):
+        def embed_passages(self, texts: Sequence[str]) -> Vectors:
+            assert searched_without_vector() == []
+            return super().embed_passages(texts)
+
+    def chunks_of(connection: Connection, org_id: int) -> list[tuple[Any, ...]]:
+        active = rows(connection, "SELECT active_space_id FROM kbsearch.organizations WHERE id = %s", org_id)[0][0]
+        return [(row[1], *row[7:]) for row in stored(connection, org_id) if row[10] == active]
+
+    other = Splitter(25)
+    with pytest.raises(RuntimeError, match="embedder failed"):
+        run(connection, entries, splitter=other, embedder=Watching(fail_after=CHUNKS_AT_ONCE + 3))
+    assert searched_without_vector() == []
+    report = run(connection, entries, splitter=other, embedder=Watching())
+    assert searched_without_vector() == []
+    assert report.space_active
+    assert report.written == len(entries)
+    fresh = run(connection, entries, org="fresh", splitter=other, embedder=embedder)
+    # The reference length stays that of the first load, so scores differ; what is stored does not.
+    assert chunks_of(connection, first.org_id) == chunks_of(connection, fresh.org_id)
+    again = run(connection, entries, splitter=other, embedder=embedder)
+    assert (again.written, again.reembedded, again.unchanged) == (0, 0, len(entries))
+
+
+def test_while_another_source_has_old_vectors_only_old_chunks_stay(connection: Connection) -> None:
+    embedder = HashEmbedder()
+    run(connection, documents(3), source="s", embedder=embedder)
+    run(connection, [Document("other", "Other", "word " * 30)], source="t", embedder=embedder)
+    chunks = "SELECT c.id, c.content FROM kbsearch.kb_article_chunks AS c ORDER BY c.id"
+    before = rows(connection, chunks)
+    half = run(connection, documents(3), source="s", splitter=Splitter(25), embedder=embedder)
+    assert (half.space_active, half.reembedded, half.written) == (False, 3, 0)
+    assert rows(connection, chunks) == before
+    again = run(connection, documents(3), source="s", splitter=Splitter(25), embedder=embedder)
+    assert (again.unchanged, again.written, again.reembedded) == (3, 0, 0)
+    rest = run(
+        connection, [Document("other", "Other", "word " * 30)], source="t", splitter=Splitter(25), embedder=embedder
+    )
+    assert rest.space_active
+    assert rest.written == 1
+    assert run(connection, documents(3), source="s", splitter=Splitter(25), embedder=embedder).written == 3
+
+
+def test_without_an_embedder_chunks_of_unchanged_documents_stay_with_their_vectors(connection: Connection) -> None:
+    run(connection, documents(3), embedder=HashEmbedder())
+    report = run(connection, documents(3), splitter=None)
+    assert (report.unchanged, report.written) == (3, 0)
+
+
+# Embedders that fail in part
+
+
+class Picky(HashEmbedder):
+    """Refuses texts with `refuse` in them; stops at one with `stop`."""
+
+    def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        vectors = super().embed_passages(texts)
+        failures = {number: "too odd" for number, text in enumerate(texts) if "refuse" in text}
+        stopped = [number for number, text in enumerate(texts) if "stop" in text]
+        if stopped:
+            failures |= dict.fromkeys(range(stopped[0], len(texts)), "the service is down")
+        for number in failures:
+            vectors[number] = np.nan
+        if stopped:
+            raise EmbeddingError("the service is down", failures=failures, vectors=vectors)
+        if failures:
+            raise TextsRefusedError("some texts", failures=failures, vectors=vectors)
+        return vectors
+
+
+def test_documents_whose_texts_are_refused_are_skipped_and_the_rest_is_written(connection: Connection) -> None:
+    entries = [Document("a", "A", "fine"), Document("b", "B", "please refuse"), Document("c", "C", "fine, too")]
+    report = run(connection, entries, embedder=Picky())
+    assert (report.written, report.embedded_chunks) == (2, 2)
+    assert [(entry.where, entry.reason) for entry in report.rejected] == [("b", "a chunk has no vector: too odd")]
+    assert [row[1] for row in stored(connection, report.org_id)] == ["a", "c"]
+
+
+def test_what_was_embedded_before_a_service_failed_is_kept(connection: Connection) -> None:
+    entries = [Document("a", "A", "fine"), Document("b", "B", "stop here"), Document("c", "C", "fine, too")]
+    with pytest.raises(EmbeddingError, match="down"):
+        run(connection, entries, embedder=Picky())
+    assert rows(connection, "SELECT external_ref, published FROM kbsearch.kb_articles ORDER BY id") == [
+        ("a", True),
+        ("b", False),
+        ("c", False),
+    ]
+    embedder = HashEmbedder()
+    report = run(connection, entries, embedder=embedder)
+    assert (report.unchanged, report.written) == (1, 2)
+    assert embedder.inputs == ["B\nstop here", "C\nfine, too"]
+
+
+def test_an_embedder_that_gives_something_else_is_told(connection: Connection) -> None:
+    embedder = HashEmbedder()
+    embedder.embed_passages = lambda texts: np.ones((len(texts), 4), dtype=np.float32)  # type: ignore[method-assign]
+    with pytest.raises(EmbeddingError, match=r"shape \(1, 4\) for 1 texts of 8 dimensions"):
+        run(connection, [Document("a", "A", "x")], embedder=embedder)
+
+
+# Empty documents
+
+
+def test_an_empty_document_is_skipped_and_pruned(connection: Connection) -> None:
+    run(connection, documents(3))
+    emptied: list[Document | Rejected] = [
+        *documents(1),
+        Rejected("d001", "it is empty", "d001", is_empty=True),
+        Document("d002", " ", "\n"),
+    ]
+    report = run(connection, emptied)
+    assert len(report.rejected) == 2
+    assert len(rows(connection, "SELECT id FROM kbsearch.kb_articles")) == 3
+    assert run(connection, emptied, prune=True).deleted == 2
+
+
+def test_what_a_stopped_run_reserved_for_a_document_that_is_gone_is_swept_another_day(connection: Connection) -> None:
+    with pytest.raises(RuntimeError, match="embedder failed"):
+        run(connection, documents(3), embedder=HashEmbedder(fail_after=0))
+    fresh = run(connection, documents(2))
+    assert not fresh.calibrated  # the third may be another run's, which goes on
+    reserved = "SELECT external_ref FROM kbsearch.kb_articles WHERE NOT published"
+    assert rows(connection, reserved) == [("d002",)]
+    connection.execute("DELETE FROM kbsearch.kb_articles WHERE published")
+    own = "INSERT INTO kbsearch.kb_articles (org_id, external_ref, title, published) SELECT id, 'draft', 'Own', false FROM kbsearch.organizations"
+    connection.execute(own.encode())
+    connection.execute("UPDATE kbsearch.kb_articles SET created_at = now() - interval '2 days'")
+    assert run(connection, documents(2)).calibrated
+    assert rows(connection, reserved) == [("draft",)]

@@ -25,7 +25,6 @@ def test_a_folder_gives_markdown_and_text_by_relative_path_in_order(tmp_path: Pa
             "a.markdown": "# A\n",
             "b.txt": "\n\n  First line\nsecond\n",
             "c.rst": "=====\nOver\n=====\n\ntext",
-            "empty.md": "",
             "Z.MD": "no heading",
             "skip.py": "# no",
             ".git/y.md": "# hidden",
@@ -39,7 +38,6 @@ def test_a_folder_gives_markdown_and_text_by_relative_path_in_order(tmp_path: Pa
         ("b.txt", "First line", "text"),
         ("b/x.md", "The title of x", "markdown"),
         ("c.rst", "Over", "text"),
-        ("empty.md", "empty", "markdown"),
     ]
     assert {entry.kind for entry in found} == {"page"}
     assert str(tmp_path) not in repr(found)
@@ -83,7 +81,7 @@ def test_a_file_name_that_is_no_text_is_told_in_printable_form(tmp_path: Path) -
 
 def test_json_lines_give_documents_and_rejected_lines(tmp_path: Path) -> None:
     lines = [
-        b'{"id": "a", "title": "A", "text": "x", "kind": "faq", "metadata": {"k": [1]}, "source_uri": "u", "published": false}',
+        b'{"id": "a", "title": "A", "text": "x", "kind": "faq", "metadata": {"k": [1]}, "source_uri": "u", "published": false, "language": "de"}',
         b"",
         b'{"id": 7, "text": "seven"}',
         b"{",
@@ -102,7 +100,7 @@ def test_json_lines_give_documents_and_rejected_lines(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join(lines))
     found = list(read_jsonl(path, kind="article"))
     assert found[:2] == [
-        Document("a", "A", "x", "faq", {"k": [1]}, "u", published=False),
+        Document("a", "A", "x", "faq", {"k": [1]}, "u", published=False, language="de"),
         Document("7", "", "seven", "article"),
     ]
     rejected = [entry for entry in found if isinstance(entry, Rejected)]
@@ -120,6 +118,150 @@ def test_json_lines_give_documents_and_rejected_lines(tmp_path: Path) -> None:
         "not UTF-8",
     ):
         assert part in reasons
+
+
+def test_json_lines_of_a_folder_are_read_as_if_they_were_named(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "sub/faq.jsonl": '{"id": "q1", "title": "Q"}\n{',
+            "sub/more.ndjson": '{"id": "q2", "text": "x"}',
+            "a.md": "# A",
+        },
+    )
+    assert list(read_paths(tmp_path, kind="page")) == [
+        Document("a.md", "A", "# A", "page", markup="markdown"),
+        Document("q1", "Q", "", "page"),
+        Rejected(
+            "sub/faq.jsonl:2", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+        ),
+        Document("q2", "", "x", "page"),
+    ]
+    (named,) = read_jsonl(tmp_path / "sub" / "more.ndjson", kind="page")
+    assert named == Document("q2", "", "x", "page")
+
+
+def test_a_file_with_nothing_in_it_is_no_document(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "a.md": "",
+            "b.txt": " \n\t\n",
+            "c.md": "---\ntags: [x]\n---\n\n",
+            "d.html": "<nav>Home</nav><script>x</script>",
+            "e.md": "---\ntitle: E\n---\n",
+        },
+    )
+    *empty, titled = read_paths(tmp_path, kind="page")
+    assert all(isinstance(entry, Rejected) and entry.is_empty for entry in empty)
+    assert [entry.external_ref for entry in empty] == ["a.md", "b.txt", "c.md", "d.html"]
+    assert titled == Document("e.md", "E", "", "page", markup="markdown")
+
+
+def test_front_matter_says_what_the_document_is_and_is_no_text(tmp_path: Path) -> None:
+    front = """---
+title: "Rückgabe: so geht's"
+description: How to send things back
+lang: de-AT
+kind: policy
+tags: [returns, shipping]
+date: 2024-05-01
+weight: 3
+draft: true
+---
+# Anderes
+
+Text
+"""
+    write(
+        tmp_path,
+        {
+            "a.md": front.replace("\n", "\r\n"),
+            "b.md": "---\nnot: [closed\n---\ntext",
+            "c.md": "***\n\n---\ntitle: no\n---\n",
+        },
+    )
+    first, second, third = read_paths(tmp_path, kind="page")
+    assert first == Document(
+        "a.md",
+        "Rückgabe: so geht's",
+        "# Anderes\n\nText\n",
+        "policy",
+        {"description": "How to send things back", "tags": ["returns", "shipping"], "date": "2024-05-01", "weight": 3},
+        published=False,
+        markup="markdown",
+        language="de-AT",
+    )
+    assert isinstance(second, Rejected)
+    assert "front matter is no YAML" in second.reason
+    assert isinstance(third, Document)
+    assert third.text.startswith("***")
+
+
+def test_html_gives_its_main_part_title_and_language(tmp_path: Path) -> None:
+    pytest.importorskip("selectolax")
+    page = "<html lang=pt-BR><title>T | Site</title><meta charset=iso-8859-1><body><nav>menu</nav><main><h1>Política</h1><p>café</main>"
+    write(
+        tmp_path,
+        {
+            "a.html": page.encode("latin-1"),
+            "b.HTM": "<p>no title, no heading",
+            "c.html": b"<meta charset=utf-8>\xe9",
+            "d.html": b"<p>\xe9",
+        },
+    )
+    first, second, third, fourth = read_paths(tmp_path, kind="page")
+    assert first == Document("a.html", "Política", "# Política\n\ncafé", "page", markup="markdown", language="pt-BR")
+    assert isinstance(second, Document)
+    assert second.title == "no title, no heading"
+    assert third == Rejected("c.html", "not utf-8 (what it declares): byte 0xe9 at 20", "c.html")
+    assert fourth == Rejected("d.html", "not utf-8 (the default, as it declares no charset): byte 0xe9 at 3", "d.html")
+
+
+def test_without_the_extra_html_files_are_skipped_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "selectolax.lexbor", None)
+    write(tmp_path, {"a.html": "<p>x", "b.md": "# B"})
+    first, second = read_paths(tmp_path, kind="page")
+    assert isinstance(first, Rejected)
+    assert "selectolax" in first.reason
+    assert "[html]" in first.reason
+    assert isinstance(second, Document)
+
+
+def test_links_are_not_followed_out_of_the_folder_nor_in_circles(tmp_path: Path) -> None:
+    root, outside = tmp_path / "docs", tmp_path / "outside"
+    write(root, {"real/a.md": "# A"})
+    write(outside, {"secret.md": "# Secret", "deep/b.md": "# B"})
+    links = {
+        "inside.md": root / "real" / "a.md",
+        "folder": root / "real",
+        "circle": root,
+        "loop.md": root / "loop.md",
+        "gone.md": root / "nothing.md",
+        "out.md": outside / "secret.md",
+        "outfolder": outside / "deep",
+        "real/up.md": Path("../../outside/secret.md"),
+        "docs2": tmp_path / "docs2",
+    }
+    (tmp_path / "docs2").mkdir()
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+    found = list(read_paths(root, kind="page"))
+    assert [entry.external_ref for entry in found if isinstance(entry, Document)] == ["inside.md", "real/a.md"]
+    assert {entry.where: entry.reason.split(";")[0] for entry in found if isinstance(entry, Rejected)} == {
+        "gone.md": "a link that leads nowhere",
+        "loop.md": "a link that leads nowhere",
+        "out.md": "a link that leads out of the folder",
+        "outfolder": "a link that leads out of the folder",
+        "docs2": "a link that leads out of the folder",
+        "real/up.md": "a link that leads out of the folder",
+    }
+    assert "Secret" not in repr(found)
+    # What is named itself is followed: the user means it.
+    (tmp_path / "named").symlink_to(outside)
+    assert len(list(read_paths(tmp_path / "named", kind="page"))) == 2
 
 
 def test_pydoc_gives_the_language_reference_by_topic() -> None:

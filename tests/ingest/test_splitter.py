@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kbsearch.ingest import Splitter
 from kbsearch.ingest.documents import Markup
-from kbsearch.ingest.splitter import headings
+from kbsearch.ingest.headings import headings
 
 MARKDOWN = """# Guide
 
