@@ -1,0 +1,1 @@
+"""A help desk whose articles can be searched."""

@@ -1,0 +1,1 @@
+"""A shop whose products are ranked by kbsearch."""
