@@ -48,7 +48,15 @@ GUARD = "functions/index/kb_articles_guard_v1.sql"
 WRITTEN = "functions/index/kb_chunks_written_v1.sql"
 MERGE = "functions/index/merge_kb_entries_v1.sql"
 
+FETCH = "functions/snapshot/fetch_kb_page_v1.sql"
+PLACE = "functions/explain/place_kb_candidates_v1.sql"
+EXPLAIN = "functions/explain/explain_kb_search_v1.sql"
+MATCHES = "functions/explain/list_kb_matches_v1.sql"
+WHY = "functions/explain/explain_kb_article_v1.sql"
+
 PROPERTIES = ("tests/properties",)
+SNAPSHOT = ("tests/snapshot/test_snapshots.py",)
+EXPLANATIONS = ("tests/explain",)
 INDEX = ("tests/index/test_derived_state.py",)
 RACES = ("tests/index/test_interleavings.py", "tests/index/test_concurrency.py")
 
@@ -336,6 +344,70 @@ MUTANTS = (
         "merging drops removals whose entry lies elsewhere",
         (Edit(MERGE, "HAVING sum(e.sign) <> 0", "HAVING sum(e.sign) > 0"),),
         INDEX,
+    ),
+    Mutant(
+        "a stored ranking shows what was unpublished",
+        (Edit(FETCH, "a.id = p.article_id AND a.published", "a.id = p.article_id"),),
+        SNAPSHOT,
+    ),
+    Mutant(
+        "a page of a stored ranking begins a place early",
+        (Edit(FETCH, "WHERE p.place > v_from AND", "WHERE p.place >= v_from AND"),),
+        SNAPSHOT,
+    ),
+    Mutant(
+        "a stored ranking opens what has nothing to open",
+        (Edit(FETCH, "CASE WHEN coalesce(k.inspectable, true) THEN c.id END", "c.id"),),
+        SNAPSHOT,
+    ),
+    Mutant(
+        "contributions are rounded once more",
+        (
+            Edit(
+                EXPLAIN,
+                "coalesce(round(p.raw * v_plan.keyword_unit)::bigint, 0)",
+                "coalesce(floor(p.raw * v_plan.keyword_unit)::bigint, 0)",
+            ),
+        ),
+        EXPLANATIONS,
+    ),
+    Mutant(
+        "matches without the impact",
+        (Edit(MATCHES, "CASE WHEN (p_plan).counts_terms THEN 1 ELSE i.impact END", "1"),),
+        EXPLANATIONS,
+    ),
+    Mutant(
+        "a tie that the quota cuts is not told",
+        (
+            Edit(
+                PLACE,
+                "bool_or(t.place_in_kind <= t.quota) AND bool_or(t.place_in_kind > t.quota)",
+                "bool_or(t.place_in_kind > t.quota)",
+            ),
+        ),
+        EXPLANATIONS,
+    ),
+    Mutant(
+        "ties over the kept alone",
+        (
+            Edit(
+                PLACE,
+                "FROM candidates AS t\n        GROUP BY t.score",
+                "FROM candidates AS t\n        WHERE t.quota IS NULL OR t.place_in_kind <= t.quota\n        GROUP BY t.score",
+            ),
+        ),
+        EXPLANATIONS,
+    ),
+    Mutant(
+        "an exclusion is told after the floor",
+        (
+            Edit(
+                WHY,
+                "ELSIF v_operators IS NOT NULL THEN",
+                "ELSIF v_operators IS NOT NULL AND v_plan.min_score IS NULL THEN",
+            ),
+        ),
+        EXPLANATIONS,
     ),
 )
 
