@@ -61,7 +61,7 @@ ORDER BY o.id""",
             bad = True
             yield report.warning(
                 f"{number(missing, 'chunk')} without a vector in the active space {space}, which count 0 for meaning: article {articles}",
-                "Embed them: kbsearch ingest --embed-missing, with the embedder of that space; or upsert_kb_article_v1 with an embedding for each chunk.",
+                "Embed them: kbsearch ingest --embed-missing with its embedder, or upsert_kb_article_v1 with an embedding for each chunk.",
                 organization=name,
                 details={"space_id": space, "without": missing, "article_ids": ids},
             )
