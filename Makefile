@@ -9,10 +9,10 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3.14 python3 p
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format head docs mutants bench clean
+.PHONY: help demo test lint format head docs mutants bench image test-docker test-servers clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "kbsearch needs Python 3.11 or newer (make PYTHON=/path/to/python3)" >&2; exit 1; }
@@ -49,6 +49,18 @@ mutants: $(STAMP) ## break the SQL on purpose, in throw-away databases: every mu
 
 bench: $(STAMP) ## medians and ratios of the speed targets
 	$(BIN)/python -m benchmarks
+
+image: $(STAMP) ## Docker images kbsearch-database and kbsearch-cli
+	PYTHON=$(BIN)/python docker/build.sh
+
+test-docker: image ## tests of the images, and the laws' property tests on a container
+	KBSEARCH_DOCKER=required $(BIN)/python -m pytest tests/docker
+	docker/with-server.sh kbsearch-database $(BIN)/python -m pytest tests/properties
+
+test-servers: image ## the property tests on PostgreSQL 17 and 18; what servers that won't do are told
+	for major in 13 15 17 18; do docker/base-image.sh $$major || exit; done
+	KBSEARCH_DOCKER=required $(BIN)/python -m pytest tests/docker/test_servers.py
+	for major in 17 18; do docker/with-server.sh pgvector/pgvector:pg$$major $(BIN)/python -m pytest tests/properties || exit; done
 
 clean: ## stop the embedded server, remove the virtual environment and the caches
 	@if test -x $(BIN)/kbsearch; then $(BIN)/kbsearch db stop || echo "The embedded server was not stopped." >&2; fi

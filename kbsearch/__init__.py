@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kbsearch.client import AsyncKBSearch, KBSearch, QueryEmbedder
+from kbsearch.client import AsyncKBSearch, Consistency, KBSearch, QueryEmbedder
 from kbsearch.errors import (
     ArticleError,
     ChunkError,
@@ -20,27 +20,58 @@ from kbsearch.errors import (
     OrganizationError,
     ProfileError,
     QueryTextError,
+    SnapshotError,
+    SourceError,
     SpaceError,
     StatementTimeoutError,
     VectorError,
 )
-from kbsearch.models import Chunk, KeywordLeg, Legs, Page, ReservedArticle, Result, VectorLeg, VectorLike
-from kbsearch.options import ArticleOptions, ClientOptions, SearchOptions
+from kbsearch.models import (
+    ArticleExplanation,
+    Candidate,
+    Chunk,
+    Explanation,
+    KeywordLeg,
+    Legs,
+    Match,
+    OpenedSearch,
+    Page,
+    Passage,
+    ReservedArticle,
+    Result,
+    VectorLeg,
+    VectorLike,
+)
+from kbsearch.options import (
+    ArticleOptions,
+    ClientOptions,
+    ExplainOptions,
+    FetchOptions,
+    PageOptions,
+    RankingOptions,
+    SearchOptions,
+)
 
 if TYPE_CHECKING:
     from kbsearch.selectable import SearchSelectable, as_selectable
 
 __all__ = [
     "ArticleError",
+    "ArticleExplanation",
     "ArticleOptions",
     "AsyncKBSearch",
+    "Candidate",
     "Chunk",
     "ChunkError",
     "ClientOptions",
     "ConnectionKindError",
+    "Consistency",
     "CursorError",
     "DimensionError",
     "EmbeddedServerError",
+    "ExplainOptions",
+    "Explanation",
+    "FetchOptions",
     "FilterError",
     "IndexStateError",
     "KBSearch",
@@ -49,17 +80,24 @@ __all__ = [
     "LanguageError",
     "Legs",
     "LimitError",
+    "Match",
     "MigrationError",
     "NotInstalledError",
+    "OpenedSearch",
     "OrganizationError",
     "Page",
+    "PageOptions",
+    "Passage",
     "ProfileError",
     "QueryEmbedder",
     "QueryTextError",
+    "RankingOptions",
     "ReservedArticle",
     "Result",
     "SearchOptions",
     "SearchSelectable",
+    "SnapshotError",
+    "SourceError",
     "SpaceError",
     "StatementTimeoutError",
     "VectorError",

@@ -175,7 +175,7 @@ BEGIN
         v_version IS NOT NULL
     ) THEN
         v_problems := v_problems || format('the extension vector has version %s; KBSEARCH needs {OLDEST_VECTOR} or newer', v_version);
-        v_remedies := v_remedies || 'ALTER EXTENSION vector UPDATE;'::text;
+        v_remedies := v_remedies || 'ALTER EXTENSION vector UPDATE; /* once the server has pgvector {OLDEST_VECTOR} or newer */'::text;
     END IF;
     IF v_problems <> '{{}}' THEN
         RAISE EXCEPTION '%', array_to_string(v_problems, '; ')

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +21,8 @@ from kbsearch.client import KBSearch
 from kbsearch.embed import Embedder
 from kbsearch.ingest import Source, ingest, read_pydoc
 from kbsearch.ingest.organizations import organization_id
-from kbsearch.models import Result
 from kbsearch.schema import DEFAULT
+from kbsearch.walks import WAYS, WHOLE, Question, mixed, partition_faults
 
 ORGANIZATION = "python-docs"
 QUESTIONS = (
@@ -34,8 +31,6 @@ QUESTIONS = (
     "What does a generator do when it yields?",
 )
 SHOWN = 5
-WHOLE = 1000
-"""Articles of the one big page: the most that a search gives."""
 PAGE_SIZES = (10, 7)
 MIXED_SIZES = (1, 2, 3, 5, 8, 13)
 
@@ -61,25 +56,6 @@ def run(output: Console, connection: psycopg.Connection[Any], embedder: Embedder
     for command in _next_commands():
         output.print(f"  {command}", highlight=False, markup=False, soft_wrap=True)
     return all(holds) and not report.rejected
-
-
-def partition_faults(whole: Sequence[Result], pages: Iterable[Sequence[Result]]) -> list[str]:
-    """What is wrong with pages that should be a partition of a ranking, in words; nothing when nothing is."""
-    walked = [_comparable(result) for page in pages for result in page]
-    expected = [_comparable(result) for result in whole]
-    faults = []
-    seen: set[int] = set()
-    for result in walked:
-        if result.article_id in seen:
-            faults.append(f"article {result.article_id} is there twice")
-        seen.add(result.article_id)
-    faults.extend(f"article {result.article_id} is missing" for result in expected if result.article_id not in seen)
-    faults.extend(
-        f"place {place} differs: {_name(ours)} instead of {_name(theirs)}"
-        for place, (ours, theirs) in enumerate(itertools.zip_longest(walked, expected), 1)
-        if ours != theirs
-    )
-    return faults
 
 
 def _answer(output: Console, client: KBSearch, org_id: int, question: str, embedder: Embedder) -> bool:
@@ -123,22 +99,13 @@ def _answer(output: Console, client: KBSearch, org_id: int, question: str, embed
         if first.end_reached and first.total == len(whole)
         else [f"one page of {WHOLE} has {len(whole)} of {first.total} articles"]
     )
-    walks: list[tuple[str, list[tuple[Result, ...]]]] = []
-    for size in PAGE_SIZES:
-        walks.append(
-            (
-                f"pages of {size} by cursor",
-                [page.items for page in client.pages(org_id, question, embedding, limit=size)],
-            )
-        )
-        walks.append((f"pages of {size} by offset", list(_by_offset(client, org_id, question, embedding, size))))
-    walks.append(
-        (f"pages of {', '.join(map(str, MIXED_SIZES))}, … by cursor", list(_mixed(client, org_id, question, embedding)))
-    )
+    asked = Question(client, org_id, question, embedding)
+    walks = {f"pages of {size} by {way}": walk(asked, size) for size in PAGE_SIZES for way, walk in WAYS.items()}
+    walks[f"pages of {', '.join(map(str, MIXED_SIZES))}, … by cursor"] = mixed(asked, MIXED_SIZES)
     checked = []
-    for name, pages in walks:
-        found = partition_faults(whole, pages)
-        faults.extend(f"{name}: {fault}" for fault in found)
+    for name, walk in walks.items():
+        pages = [page.items for page in walk]
+        faults.extend(f"{name}: {fault}" for fault in partition_faults(whole, pages))
         checked.append(f"{name} ({len([page for page in pages if page])})")
     tied = sum(1 for result in whole if result.tied_with)
     if faults:
@@ -150,33 +117,6 @@ def _answer(output: Console, client: KBSearch, org_id: int, question: str, embed
             highlight=False,
         )
     return not faults
-
-
-def _by_offset(client: KBSearch, org_id: int, question: str, embedding: Any, size: int) -> Iterator[tuple[Result, ...]]:
-    for offset in itertools.count(0, size):
-        page = client.search(org_id, question, embedding, limit=size, offset=offset)
-        yield page.items
-        if page.end_reached:
-            return
-
-
-def _mixed(client: KBSearch, org_id: int, question: str, embedding: Any) -> Iterator[tuple[Result, ...]]:
-    cursor: str | None = None
-    for size in itertools.cycle(MIXED_SIZES):
-        page = client.search(org_id, question, embedding, limit=size, cursor=cursor)
-        yield page.items
-        cursor = page.next_cursor
-        if page.end_reached or cursor is None:
-            return
-
-
-def _comparable(result: Result) -> Result:
-    """A row without its cursor, which says where a page goes on, not what was found."""
-    return replace(result, cursor=None)
-
-
-def _name(result: Result | None) -> str:
-    return "nothing" if result is None else f"article {result.article_id} (score {result.score!r})"
 
 
 def _number(value: float | None) -> str:
@@ -191,6 +131,8 @@ def _next_commands() -> list[str]:
     return [
         f"{kbsearch} search --org {ORGANIZATION} 'how are names looked up in enclosing scopes'",
         f"{kbsearch} search --org {ORGANIZATION} '\"context manager\" -async' --json",
+        f"{kbsearch} explain --org {ORGANIZATION} 'how are names looked up in enclosing scopes' --limit 3",
+        f"{kbsearch} pages --org {ORGANIZATION} 'how are names looked up in enclosing scopes' --size 3",
         f"{kbsearch} ingest ~/notes --org notes        # your own Markdown, text and HTML",
         f"{kbsearch} db url                            # the same functions from psql",
         f"{kbsearch} db stop                           # the embedded server stays up until then",

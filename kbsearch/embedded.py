@@ -24,6 +24,7 @@ from psycopg import sql
 
 from kbsearch import migrate
 from kbsearch.errors import EmbeddedServerError
+from kbsearch.schema import DEFAULT
 
 DATABASE = "kbsearch"
 """Name of the database that the command line uses."""
@@ -137,7 +138,7 @@ def stop(directory: Path | None = None) -> bool:
     return True
 
 
-def ensure_database(server: Server, name: str = DATABASE, *, upgrade: bool = True) -> str:
+def ensure_database(server: Server, name: str = DATABASE, *, schema: str = DEFAULT, upgrade: bool = True) -> str:
     """Create the database if it is missing, upgrade kbsearch in it to this version, and return its connection string."""
     with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
         found = connection.execute("SELECT 1 FROM pg_catalog.pg_database WHERE datname = %s", [name]).fetchone()
@@ -151,7 +152,7 @@ def ensure_database(server: Server, name: str = DATABASE, *, upgrade: bool = Tru
                     raise
     dsn = server.dsn(name)
     if upgrade:
-        migrate.upgrade(dsn)
+        migrate.upgrade(dsn, schema=schema)
     return dsn
 
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, NoReturn
 class KBSearchError(Exception):
     """Base of all that kbsearch raises.
 
-    `http_status` is what a web service answers with that passes its caller's arguments on. 400: an argument is not what its name says or is
-    out of range (limits, cursors, filters), to be put right by whoever made the request. 404: what is named is not there. 409: not as things
-    are, the same request may succeed later. 413: too large. 422: understood, and impossible with this organisation's data (a question
-    without words, a vector of other dimensions, an unknown profile, space or language). 503: the service is not ready. 504: the caller's time
-    is up. 500, also for codes not known here: nothing that the caller could put right.
+    `http_status` is what a web service answers with that passes its caller's arguments on. 400: an argument is not what its name says or is out
+    of range (limits, cursors, filters), to be put right by whoever made the request. 404: what is named is not there. 409: not as things are,
+    the same request may succeed later. 410: what was there is gone, begin again. 413: too large. 422: understood, and impossible with this
+    organisation's data (a question without words, a vector of other dimensions, an unknown profile, space or language). 503: the service is not
+    ready. 504: the caller's time is up. 500, also for codes not known here: nothing that the caller could put right.
 
     Attributes:
         sqlstate: five characters, class KB for what the SQL functions raise (the client uses the same codes for what it refuses itself).
@@ -77,7 +77,7 @@ class SpaceError(KBSearchError):
 
 
 class LimitError(KBSearchError):
-    """KBLIM: a limit, an offset or a timeout is no number or out of range."""
+    """KBLIM: a limit, an offset, a time or the way of paging is not what its name says, or out of range."""
 
     default_sqlstate = "KBLIM"
     http_status = 400
@@ -130,6 +130,20 @@ class IndexStateError(KBSearchError):
 
     default_sqlstate = "KBIDX"
     http_status = 409
+
+
+class SnapshotError(KBSearchError):
+    """KBSNP: there is no such stored ranking (any more), or none can be stored: in a read-only transaction, on a replica."""
+
+    default_sqlstate = "KBSNP"
+    http_status = 410
+
+
+class SourceError(KBSearchError):
+    """KBSRC: there is nothing to open: no such published article or passage, or one of a kind that has nothing to open."""
+
+    default_sqlstate = "KBSRC"
+    http_status = 404
 
 
 class NotInstalledError(KBSearchError):
@@ -185,6 +199,8 @@ ERRORS_BY_SQLSTATE: Mapping[str, type[KBSearchError]] = {
         ArticleError,
         ChunkError,
         IndexStateError,
+        SnapshotError,
+        SourceError,
     )
 }
 

@@ -1,57 +1,46 @@
-"""Installs, upgrades, removes and checks the SQL side.
+"""Installs, upgrades, removes and checks the SQL side, in a schema of any name (kbsearch.schema).
 
 Revisions (alembic/) name files below sql/ and hold no SQL. Both directories are in the wheel; in an editable install they are read from the checkout.
+What runs beside the files is in kbsearch.blocks. The same statements run on a connection, in the script that script() gives and in a host's revision.
 """
 
 from __future__ import annotations
 
-import io
-import threading
+import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import alembic.util
 import psycopg
 import sqlalchemy
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from alembic import command, op
+from alembic import op
+from kbsearch import blocks
+from kbsearch.blocks import VERSION_TABLE
 from kbsearch.errors import MigrationError, NotInstalledError
-from kbsearch.inventory import Inventory, inventory
-
-SCHEMA = "kbsearch"
-
-PREPARE = (
-    f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}",
-    f"COMMENT ON SCHEMA {SCHEMA} IS 'kbsearch: hybrid search. Made and changed by its migrations only.'",
-    "CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public",
-)
-"""Before the first revision. The extension is left alone when kbsearch is removed: others may use it."""
-
-LOCK = "SELECT pg_catalog.pg_advisory_xact_lock(7235420871)"
-"""One migration at a time in a database; who comes second finds it done. The number means nothing."""
-
-SET_SEARCH_PATH = f"""SELECT pg_catalog.set_config(
-    'search_path', '{SCHEMA}, ' || pg_catalog.quote_ident(n.nspname) || ', pg_catalog', true
-)
-FROM pg_catalog.pg_extension AS e
-INNER JOIN pg_catalog.pg_namespace AS n ON n.oid = e.extnamespace
-WHERE e.extname = 'vector'"""
-"""For the rest of the transaction: the files see kbsearch, the schema of the vector type, and nothing of the caller's."""
-
-TOUCH_VECTOR = "SELECT '[1]'::vector"
-"""Loads the library: before that, a role that is no superuser may not name its settings in CREATE FUNCTION … SET."""
-
-RESET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', '', true)"
+from kbsearch.inventory import Inventory, read
+from kbsearch.schema import DEFAULT, check_schema, in_schema
+from kbsearch.session import Session, Target, literal, opened
 
 
-_ALEMBIC = threading.Lock()
-"""Alembic keeps the running migration in its module: one thread at a time."""
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A step from one state of the schema to the next.
+
+    Attributes:
+        id: its number, as in 0001.
+        files: what it runs, relative to sql/.
+    """
+
+    id: str
+    files: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +48,9 @@ class Difference:
     """Something that is not as a fresh install has it.
 
     Attributes:
-        name: what and where, as in `function kbsearch.search_kb_hybrid_v1`.
+        name: what and where, as in `function kbsearch.search_kb_hybrid_v1(…)`.
         problem: missing, unexpected or different.
-        installed: its definition in the database, None if missing.
+        installed: its definition in the database, None if missing. Names of the schema's own objects stand without it.
         expected: its definition in a fresh install, None if unexpected.
     """
 
@@ -89,33 +78,27 @@ def _resource(name: str) -> Path:
     raise MigrationError(f"the directory {name!r} is neither in the package nor in a checkout: {package}")
 
 
-def config(*, output: io.StringIO | None = None) -> Config:
-    """Configuration of alembic for our revisions."""
-    result = Config(output_buffer=output)
-    result.set_main_option("script_location", str(alembic_root()).replace("%", "%%"))
-    return result
+def revisions() -> Sequence[Revision]:
+    """All revisions, the first one first."""
+    return _revisions(alembic_root())
 
 
-def engine(dsn: str) -> sqlalchemy.Engine:
-    """An engine for one connection, from a connection string of libpq's."""
-    return sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(dsn), poolclass=sqlalchemy.NullPool
-    )
+@cache
+def _revisions(root: Path) -> Sequence[Revision]:
+    config = Config()
+    config.set_main_option("script_location", str(root).replace("%", "%%"))
+    found = reversed(list(ScriptDirectory.from_config(config).walk_revisions("base", "heads")))
+    return tuple(Revision(one.revision, tuple(one.module.FILES)) for one in found)
 
 
 def head() -> str:
     """The newest revision."""
-    found = ScriptDirectory.from_config(config()).get_current_head()
-    if found is None:
-        raise MigrationError("there are no revisions")
-    return found
+    return revisions()[-1].id
 
 
 def files() -> list[str]:
     """Every file of every revision, in the order of installation."""
-    script = ScriptDirectory.from_config(config())
-    revisions = reversed(list(script.walk_revisions("base", "heads")))
-    return [file for revision in revisions for file in revision.module.FILES]
+    return [file for revision in revisions() for file in revision.files]
 
 
 def file_text(file: str) -> str:
@@ -123,162 +106,156 @@ def file_text(file: str) -> str:
     return (sql_root() / file).read_text(encoding="utf-8")
 
 
-# What the revisions and env.py call.
+def created(names: Iterable[str]) -> list[str]:
+    """Names, without schema, of the tables, sequences, types, views and functions that these files create."""
+    return [found for name in names for found in _CREATE.findall(_COMMENT.sub("", file_text(name)))]
 
 
-def run_files(names: Sequence[str]) -> None:
-    """Run SQL files, inside a revision."""
-    context = op.get_context()
-    _run(context, SET_SEARCH_PATH)
-    _run(context, TOUCH_VECTOR)
-    for name in names:
-        if context.as_sql:
-            _run(context, f"-- {name}\n{file_text(name)}".rstrip().removesuffix(";"))
-        else:
-            with _named(name):
-                _run(context, file_text(name))
-    _run(context, RESET_SEARCH_PATH)
+_COMMENT = re.compile("--[^\n]*")
+_CREATE = re.compile(
+    rf"^CREATE (?:OR REPLACE )?(?:TABLE|SEQUENCE|TYPE|DOMAIN|(?:MATERIALIZED )?VIEW|FUNCTION|PROCEDURE|AGGREGATE) {DEFAULT}\.(\w+)",
+    re.MULTILINE,
+)
 
 
-def drop_all() -> None:
-    """Remove every object of ours but the schema and alembic's own table, which follow when no revision is left."""
-    context = op.get_context()
-    if context.as_sql:
-        return
-    connection = op.get_bind()
-    dependents = [str(row[0]) for row in connection.exec_driver_sql(_DEPENDENTS)]
-    if dependents:
-        raise MigrationError(
-            f"objects outside the schema {SCHEMA} depend on it: {', '.join(dependents)}",
-            detail={"dependents": dependents},
-            hint="Drop them first; kbsearch drops nothing that is not its own.",
-        )
+# What people, programs and tests call.
 
 
-_DEPENDENTS = f"""SELECT DISTINCT pg_catalog.pg_describe_object(d.classid, d.objid, d.objsubid)
-FROM pg_catalog.pg_depend AS d
-LEFT JOIN pg_catalog.pg_constraint AS c ON d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND c.oid = d.objid
-LEFT JOIN pg_catalog.pg_rewrite AS r ON d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass AND r.oid = d.objid
-LEFT JOIN pg_catalog.pg_class AS v ON v.oid = coalesce(r.ev_class, nullif(c.conrelid, 0))
-LEFT JOIN pg_catalog.pg_proc AS p ON d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND p.oid = d.objid
-WHERE d.deptype = 'n'
-    AND (
-        (d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass
-            AND d.refobjid IN (SELECT t.oid FROM pg_catalog.pg_class AS t WHERE t.relnamespace = '{SCHEMA}'::pg_catalog.regnamespace))
-        OR (d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass
-            AND d.refobjid IN (SELECT f.oid FROM pg_catalog.pg_proc AS f WHERE f.pronamespace = '{SCHEMA}'::pg_catalog.regnamespace))
-    )
-    AND coalesce(v.relnamespace, p.pronamespace) <> '{SCHEMA}'::pg_catalog.regnamespace
-ORDER BY 1"""
+def upgrade(target: Target, revision: str = "head", *, schema: str = DEFAULT) -> None:
+    """Install kbsearch, or bring an installed one to a newer revision, in one transaction; nothing happens if it is there already.
 
+    Needs a role that may create objects in the schema; if schema or extension are missing, one that may create them (or the error says what to run).
 
-def run_online(context: Any, connection: sqlalchemy.Connection) -> None:
-    """Run the revisions on a connection, in the transaction that it is in."""
-    context.configure(
-        connection=connection, version_table_schema=SCHEMA, include_name=include_name, transactional_ddl=True
-    )
-    migration: MigrationContext = context.get_context()
-    before = connection.exec_driver_sql("SELECT pg_catalog.current_setting('search_path')").scalar_one()
-    changes = not migration.opts.get("dont_mutate", False)
-    if changes:
-        _check_server(connection)
-        connection.exec_driver_sql(LOCK)
-        for statement in PREPARE:
-            connection.exec_driver_sql(statement)
-    with context.begin_transaction():
-        context.run_migrations()
-    if changes and not migration.get_current_heads():
-        connection.exec_driver_sql(f"DROP SCHEMA {SCHEMA} CASCADE")
-    connection.exec_driver_sql("SELECT pg_catalog.set_config('search_path', %s, true)", (before,))
-
-
-def run_offline(context: Any) -> None:
-    """Print the revisions as a script that runs in one transaction."""
-    context.configure(
-        dialect_name="postgresql",
-        version_table_schema=SCHEMA,
-        transactional_ddl=True,
-        literal_binds=True,
-        dialect_opts={"paramstyle": "named"},
-    )
-    migration: MigrationContext = context.get_context()
-    down = not context.get_revision_argument()
-    with context.begin_transaction():
-        if not context.get_starting_revision_argument():
-            for statement in PREPARE:
-                _run(migration, statement)
-        context.run_migrations()
-        if down:
-            _run(migration, f"DROP SCHEMA {SCHEMA} CASCADE")
-
-
-def _run(context: MigrationContext, sql: str) -> None:
-    if context.as_sql:
-        context.impl.static_output(sql.rstrip() + ";")
-        return
-    connection = context.connection
-    assert connection is not None  # noqa: S101  (only offline has none)
-    connection.execution_options(no_parameters=True).exec_driver_sql(sql)
-
-
-def _check_server(connection: sqlalchemy.Connection) -> None:
-    encoding = connection.exec_driver_sql("SELECT pg_catalog.current_setting('server_encoding')").scalar_one()
-    if encoding != "UTF8":
-        raise MigrationError(
-            f"the database's encoding is {encoding}; kbsearch needs UTF8",
-            hint="CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8'",
-        )
-
-
-def include_name(name: str | None, kind: str, parents: Mapping[str, str | None]) -> bool:
-    """For a host's own alembic with include_schemas: pass as include_name, and autogenerate leaves the schema kbsearch alone."""
-    return not (name == SCHEMA if kind == "schema" else parents.get("schema_name") == SCHEMA)
-
-
-# What people and tests call.
-
-
-def upgrade(dsn: str, revision: str = "head") -> None:
-    """Install kbsearch, or bring an installed one to a revision, in one transaction.
+    Args:
+        target: a connection string; or an engine or connection of SQLAlchemy or a connection of psycopg 3, in whose transaction, if it is in one, all
+            happens under a savepoint.
+        revision: its number, `head`, or `+1` and the like.
+        schema: name of the schema.
 
     Raises:
-        MigrationError: the database can't take it.
+        MigrationError: server, database or role won't do, or the revision is unknown.
         psycopg.Error: the database refused.
     """
-    with _ALEMBIC, _connected(dsn) as connection:
-        if _current(connection) == (head() if revision == "head" else revision):
-            return
-        cfg = config()
-        cfg.attributes["connection"] = connection
-        command.upgrade(cfg, revision)
+    check_schema(schema)
+    with opened(target) as session:
+        _upgrade(session, revision, schema)
 
 
-def downgrade(dsn: str, revision: str = "base") -> None:
-    """Go back to a revision; base removes the schema kbsearch with all that is in it. The extension vector stays.
+def downgrade(target: Target, revision: str = "base", *, schema: str = DEFAULT) -> None:
+    """Go back to a revision. `base` removes everything that kbsearch made; the extension vector and what others made stay.
+
+    The schema itself goes if it is empty then and the role could make it again.
+
+    Args:
+        target: as in upgrade().
+        revision: its number, `base`, or `-1` and the like.
+        schema: name of the schema.
 
     Raises:
-        MigrationError: something outside the schema depends on it.
+        MigrationError: something that is not kbsearch's depends on it, or the revision is newer than the installed one or unknown.
     """
-    with _ALEMBIC, _connected(dsn) as connection:
-        if _current(connection) is None:
-            return
-        cfg = config()
-        cfg.attributes["connection"] = connection
-        command.downgrade(cfg, revision)
+    check_schema(schema)
+    with opened(target) as session:
+        _downgrade(session, revision, schema)
 
 
-def current(dsn: str) -> str | None:
-    """The installed revision; None if kbsearch is not installed."""
-    with _connected(dsn) as connection:
-        return _current(connection)
+def current(target: Target, *, schema: str = DEFAULT) -> str | None:
+    """The installed revision; None if kbsearch is not installed.
+
+    Raises:
+        MigrationError: the role may not read it.
+    """
+    check_schema(schema)
+    with opened(target) as session:
+        return _current(session, schema)
 
 
-def script(revision: str = "head") -> str:
-    """The whole installation as one SQL script: one transaction, its own search path, the same bookkeeping as upgrade()."""
-    output = io.StringIO()
-    with _ALEMBIC:
-        command.upgrade(config(output=output), revision, sql=True)
-    return output.getvalue()
+def resolve(revision: str, installed: str | None) -> str | None:
+    """What `head`, `base`, `-1` and the like mean where a revision is installed; None for base.
+
+    Raises:
+        MigrationError: there is no such revision.
+    """
+    known = [one.id for one in revisions()]
+    goal = _position(revision, known.index(installed) + 1 if installed in known else 0)
+    return known[goal - 1] if goal else None
+
+
+def script(revision: str = "head", *, schema: str = DEFAULT) -> str:
+    """The installation as a script of one SQL statement, for any client: all or nothing, and nothing where it has been run before."""
+    check_schema(schema)
+    known = revisions()
+    goal = max(_position(revision, 0), 1)
+    steps = [
+        part
+        for number, one in enumerate(known[:goal], 1)
+        for part in (
+            f"-- revision {one.id}\nIF v_done < {number} THEN",
+            *(blocks.execute(file, file_text(file)) for file in one.files),
+            blocks.stamp(one.id),
+            "END IF;",
+        )
+    ]
+    said = f"""IF v_done >= {goal} THEN
+    v_said := format('KBSEARCH is at revision %s in the schema kbsearch already', ({_KNOWN})[v_done]);
+END IF;"""
+    # The caller's settings are back by then: no operator, no type is named.
+    say = "IF v_said IS NOT NULL THEN\n    RAISE NOTICE '%', v_said;\nEND IF;"
+    begin = [blocks.BEGIN, blocks.PREPARE, blocks.CREATE_VERSION_TABLE, _FIND_DONE]
+    end = [blocks.VERIFY, said, blocks.RESTORE, say]
+    return _script(
+        f"Installs kbsearch, revision {known[goal - 1].id}, in the schema {schema}", [*begin, *steps, *end], schema
+    )
+
+
+def removal_script(revision: str = "base", *, schema: str = DEFAULT) -> str:
+    """What downgrade() does, as a script of one SQL statement."""
+    check_schema(schema)
+    known = revisions()
+    goal = _position(revision, len(known))
+    steps = [
+        part
+        for number, one in reversed(list(enumerate(known[goal:], goal + 1)))
+        for part in (
+            f"-- revision {one.id}\nIF v_done >= {number} THEN",
+            blocks.drop(created(one.files)),
+            blocks.stamp(known[number - 2].id if number > 1 else None),
+            "END IF;",
+        )
+    ]
+    last = [] if goal else [blocks.DROP_SCHEMA]
+    installed = f"IF to_regclass('kbsearch.{VERSION_TABLE}') IS NOT NULL THEN"
+    title = (
+        f"Removes kbsearch from the schema {schema}"
+        if not goal
+        else f"Takes kbsearch back to revision {known[goal - 1].id}"
+    )
+    return _script(title, [blocks.BEGIN, installed, _FIND_DONE, *steps, *last, "END IF;", blocks.RESTORE], schema)
+
+
+_KNOWN = "ARRAY[KNOWN]::text []"
+_FIND_DONE = f"""v_done := 0;
+SELECT coalesce(array_position({_KNOWN}, v.version_num::text), -1) INTO v_done FROM kbsearch.{VERSION_TABLE} AS v;
+v_done := coalesce(v_done, 0);
+IF v_done < 0 THEN
+    RAISE EXCEPTION 'the installed revision is unknown to this version of KBSEARCH' USING ERRCODE = 'KB002', HINT = 'Use the newest version.';
+END IF;"""
+
+
+def _script(title: str, parts: Sequence[str], schema: str) -> str:
+    known = ", ".join(literal(one.id) for one in revisions())
+    body = "\n\n".join(parts).replace("ARRAY[KNOWN]", f"ARRAY[{known}]")
+    statement = blocks.statement(
+        [f"DECLARE\n    v_done pg_catalog.int4;\n    v_said pg_catalog.text;\nBEGIN\n{body}\nEND;"], schema
+    )
+    return f"""-- {title}.
+-- One statement: all or nothing, whatever client runs it.
+SET client_encoding = 'UTF8';
+
+{statement};
+
+RESET client_encoding;
+"""
 
 
 def install(
@@ -286,54 +263,43 @@ def install(
     names: Iterable[str] | None = None,
     *,
     overrides: Mapping[str, str] | None = None,
+    schema: str = DEFAULT,
 ) -> None:
-    """Run all files on a psycopg connection, in its transaction, without alembic's bookkeeping: for tests and checks.
+    """Run all files on a psycopg connection, in its transaction, without noting the revision: for tests and measurements.
 
     Args:
         connection: a connection to a database without kbsearch.
         names: the files to run, relative to sql/; all of them by default.
-        overrides: text to run instead of a file's, by its name: how mutants are made.
+        overrides: text to run instead of a file's, by its name.
+        schema: name of the schema.
     """
-    with connection.cursor() as cursor:
-        before = cursor.execute("SELECT pg_catalog.current_setting('search_path')").fetchone()
-        for statement in (*PREPARE, SET_SEARCH_PATH, TOUCH_VECTOR):
-            cursor.execute(statement.encode())
-        for name in files() if names is None else names:
-            with _named(name):
-                cursor.execute((overrides or {}).get(name, file_text(name)).encode())
-        cursor.execute("SELECT pg_catalog.set_config('search_path', %s, true)", before)
+    _install(Session(connection), check_schema(schema), names, overrides)
 
 
-def check(dsn: str) -> list[Difference]:
+def check(target: Target, *, schema: str = DEFAULT) -> list[Difference]:
     """Compare what is installed with what a fresh install gives, object by object.
 
-    The fresh install happens in the same database, in a transaction that is rolled back, while the installed schema bears another name in it;
-    nobody else sees anything of that. Needs a role that may create schemas and owns the installed one. Indexes, privileges, policies and storage
-    settings that were added are not differences.
+    The fresh install happens in the same database, in a transaction that is rolled back: in the session's temporary schema or, where the role may not
+    make temporary objects, in a schema beside. Nobody else sees anything of that. Indexes, privileges, policies and storage settings that were added
+    are not differences.
 
     Raises:
         NotInstalledError: kbsearch is not installed.
+        MigrationError: the role may make neither temporary objects nor schemas, or may not use the extension's schema.
     """
-    with psycopg.connect(dsn) as connection:
-        try:
-            with connection.transaction(force_rollback=True):
-                connection.execute("SET LOCAL lock_timeout = '10s'")
-                if not connection.execute(
-                    "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s", [SCHEMA]
-                ).fetchone():
-                    raise NotInstalledError(
-                        "kbsearch is not installed in this database", hint="Run: kbsearch db upgrade"
-                    )
-                installed = inventory(connection, SCHEMA)
-                connection.execute(f"ALTER SCHEMA {SCHEMA} RENAME TO {SCHEMA}_installed".encode())
-                install(connection)
-                expected = inventory(connection, SCHEMA)
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise MigrationError(
-                f"the check may not install beside what is there: {error}",
-                hint="Check with the role that owns the schema kbsearch.",
-            ) from error
-        revision = _psycopg_revision(connection)
+    check_schema(schema)
+    with opened(target, rollback=True) as session:
+        session.run("SET LOCAL lock_timeout = '10s'")
+        installed = read(session, schema)
+        if not installed:
+            raise NotInstalledError(
+                f"kbsearch is not installed in the schema {schema} of this database",
+                hint=f"Run: kbsearch db upgrade{_option(schema)}",
+            )
+        revision = _current(session, schema)
+        fresh = _scratch(session)
+        _install(session, fresh)
+        expected = read(session, fresh, as_schema=schema)
     differences = compare(installed, expected)
     if revision != head():
         differences.insert(0, Difference("revision", "different", revision, head()))
@@ -352,46 +318,275 @@ def compare(installed: Inventory, expected: Inventory) -> list[Difference]:
     return differences
 
 
+# For a host with migrations of its own.
+
+
+def install_in_revision(schema: str = DEFAULT, revision: str = "head") -> None:
+    """Install or upgrade kbsearch from within upgrade() of a host's alembic revision, online or with --sql.
+
+    Notes the revision in a table of our own, as `kbsearch db upgrade` does, so either way may be used for the next one. Name the revision of
+    kbsearch in the host's, so that it stays what it was.
+    """
+    check_schema(schema)
+    context = op.get_context()
+    if context.as_sql:
+        context.impl.static_output(script(revision, schema=schema))
+    else:
+        _upgrade(Session(op.get_bind()), revision, schema)
+
+
+def remove_in_revision(schema: str = DEFAULT, revision: str = "base") -> None:
+    """Remove kbsearch, or go back to a revision of it, from within downgrade() of a host's alembic revision, online or with --sql."""
+    check_schema(schema)
+    context = op.get_context()
+    if context.as_sql:
+        context.impl.static_output(removal_script(revision, schema=schema))
+    else:
+        _downgrade(Session(op.get_bind()), revision, schema)
+
+
+def include_name(name: str | None, kind: str, parents: Mapping[str, str | None], *, schema: str = DEFAULT) -> bool:
+    """For a host's own alembic with include_schemas: pass as include_name, and autogenerate reads nothing of the schema kbsearch.
+
+    With another name of the schema: `functools.partial(migrate.include_name, schema="…")`.
+    """
+    return not (name == schema if kind == "schema" else parents.get("schema_name") == schema)
+
+
+def include_object(
+    item: sqlalchemy.schema.SchemaItem,
+    name: str | None,
+    kind: str,
+    reflected: bool,
+    compare_to: object,
+    *,
+    schema: str = DEFAULT,
+) -> bool:
+    """For a host whose own metadata name tables of kbsearch (as targets of foreign keys): pass as include_object beside include_name."""
+    del name, kind, reflected, compare_to
+    table = getattr(item, "table", item)
+    return getattr(table, "schema", None) != schema
+
+
+# What the revisions and env.py call, for the command `alembic`.
+
+
+def engine(dsn: str) -> sqlalchemy.Engine:
+    """An engine for one connection, from a connection string of libpq's."""
+    return sqlalchemy.create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(dsn, client_encoding="UTF8"),
+        poolclass=sqlalchemy.NullPool,
+    )
+
+
+def run_files(names: Sequence[str]) -> None:
+    """Run SQL files, inside a revision of ours."""
+    context = op.get_context()
+    _run_files(Session(op.get_bind()), names, context.opts["version_table_schema"])
+
+
+def drop_files(names: Sequence[str]) -> None:
+    """Drop what SQL files have created, inside a revision of ours."""
+    context = op.get_context()
+    _run(Session(op.get_bind()), [blocks.drop(created(names))], context.opts["version_table_schema"])
+
+
+def run_online(context: Any, connection: sqlalchemy.Connection, schema: str) -> None:
+    """Run the revisions on a connection, in the transaction that it is in."""
+    check_schema(schema)
+    context.configure(
+        connection=connection,
+        version_table=VERSION_TABLE,
+        version_table_schema=schema,
+        include_name=include_name,
+        transactional_ddl=True,
+    )
+    migration: MigrationContext = context.get_context()
+    session = Session(connection)
+    changes = not migration.opts.get("dont_mutate", False)
+    if changes:
+        _begin(session, schema)
+    with context.begin_transaction():
+        context.run_migrations()
+    if changes:
+        base = [] if migration.get_current_heads() else [blocks.DROP_SCHEMA]
+        _run(session, [blocks.VERIFY, *base, blocks.RESTORE], schema)
+
+
+def run_offline(context: Any, schema: str) -> None:
+    """Print the revisions as a script."""
+    check_schema(schema)
+    context.configure(dialect_name="postgresql", version_table=VERSION_TABLE, version_table_schema=schema)
+    start, goal = context.get_starting_revision_argument(), context.get_revision_argument()
+    down = start is not None and _position(goal or "base", 0) < _position(start, 0)
+    text = removal_script(goal or "base", schema=schema) if down else script(goal, schema=schema)
+    context.get_context().impl.output_buffer.write(text)
+
+
+# How it is done.
+
+
+def _upgrade(session: Session, revision: str, schema: str) -> None:
+    if _done(session, schema) >= _position(revision, _done(session, schema)):
+        return
+    _begin(session, schema)
+    done = _done(session, schema)
+    for one in revisions()[done : _position(revision, done)]:
+        _run_files(session, one.files, schema)
+        _run(session, [blocks.stamp(one.id)], schema)
+    _run(session, [blocks.VERIFY, blocks.RESTORE], schema)
+
+
+def _downgrade(session: Session, revision: str, schema: str) -> None:
+    if not _done(session, schema):
+        return
+    _run(session, [blocks.BEGIN], schema)
+    known = revisions()
+    done = _done(session, schema)
+    goal = _position(revision, done)
+    if goal > done:
+        raise MigrationError(
+            f"revision {known[goal - 1].id} is newer than the installed {known[done - 1].id}",
+            hint=f"To go forward: kbsearch db upgrade {known[goal - 1].id}{_option(schema)}",
+        )
+    for number in range(done, goal, -1):
+        _run(
+            session,
+            [blocks.drop(created(known[number - 1].files)), blocks.stamp(known[number - 2].id if number > 1 else None)],
+            schema,
+        )
+    _run(session, [blocks.RESTORE] if goal else [blocks.DROP_SCHEMA, blocks.RESTORE], schema)
+
+
+def _install(
+    session: Session, schema: str, names: Iterable[str] | None = None, overrides: Mapping[str, str] | None = None
+) -> None:
+    _run(session, [blocks.BEGIN, blocks.PREPARE], schema)
+    _run_files(session, files() if names is None else list(names), schema, overrides)
+    _run(session, [blocks.VERIFY, blocks.RESTORE], schema)
+
+
+def _begin(session: Session, schema: str) -> None:
+    _run(session, [blocks.BEGIN, blocks.PREPARE, blocks.CREATE_VERSION_TABLE], schema)
+    if not session.value(in_schema("SELECT pg_catalog.current_setting('kbsearch.caller_settings', true)", schema)):
+        raise MigrationError(
+            "the connection commits after each statement; a migration needs a transaction",
+            hint="Take the isolation level AUTOCOMMIT from the engine or the connection that migrations use.",
+        )
+
+
+def _run(session: Session, parts: Sequence[str], schema: str) -> None:
+    session.run(blocks.statement(parts, schema))
+
+
+def _run_files(session: Session, names: Iterable[str], schema: str, overrides: Mapping[str, str] | None = None) -> None:
+    for name in names:
+        text = (overrides or {}).get(name)
+        with _named(name):
+            _run(session, [blocks.execute(name, file_text(name) if text is None else text)], schema)
+
+
 @contextmanager
 def _named(file: str) -> Iterator[None]:
     """Say in which file a statement failed."""
     try:
         yield
-    except sqlalchemy.exc.DBAPIError as error:
-        if error.orig is not None:
-            error.orig.add_note(f"in sql/{file}")
-        raise
-    except psycopg.Error as error:
+    except (psycopg.Error, sqlalchemy.exc.DBAPIError) as error:
         error.add_note(f"in sql/{file}")
         raise
 
 
-@contextmanager
-def _connected(dsn: str) -> Iterator[sqlalchemy.Connection]:
-    """A connection in a transaction that commits at the end; exceptions are ours or psycopg's."""
-    try:
-        with engine(dsn).begin() as connection:
-            yield connection
-    except sqlalchemy.exc.DBAPIError as error:
-        if isinstance(error.orig, psycopg.Error):
-            raise error.orig from None
-        raise
-    except alembic.util.CommandError as error:
-        raise MigrationError(
-            str(error), hint="Revisions have numbers like 0001; the newest is head, before the first is base."
-        ) from error
-
-
-def _current(connection: sqlalchemy.Connection) -> str | None:
-    if not sqlalchemy.inspect(connection).has_table("alembic_version", schema=SCHEMA):
+def _current(session: Session, schema: str) -> str | None:
+    rows = session.run(in_schema(_FIND_VERSION_TABLE, schema))
+    if not rows:
         return None
-    found = connection.exec_driver_sql(f"SELECT version_num FROM {SCHEMA}.alembic_version").scalar_one_or_none()
+    if not rows[0][0]:
+        raise MigrationError(
+            f"the role {rows[0][1]} may not read {schema}.{VERSION_TABLE}",
+            hint=f"GRANT USAGE ON SCHEMA {schema} TO {rows[0][1]}; GRANT SELECT ON {schema}.{VERSION_TABLE} TO {rows[0][1]};",
+        )
+    found = session.value(in_schema(f"SELECT v.version_num FROM kbsearch.{VERSION_TABLE} AS v", schema))
     return None if found is None else str(found)
 
 
-def _psycopg_revision(connection: psycopg.Connection[Any]) -> str | None:
-    found = connection.execute("SELECT pg_catalog.to_regclass('kbsearch.alembic_version')").fetchone()
-    if found is None or found[0] is None:
-        return None
-    row = connection.execute("SELECT version_num FROM kbsearch.alembic_version").fetchone()
-    return None if row is None else str(row[0])
+_FIND_VERSION_TABLE = f"""SELECT
+    pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_table_privilege(c.oid, 'SELECT'), pg_catalog.quote_ident(current_user)
+FROM pg_catalog.pg_class AS c
+INNER JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+WHERE n.nspname OPERATOR(pg_catalog.=) 'kbsearch' AND c.relname OPERATOR(pg_catalog.=) '{VERSION_TABLE}'"""
+
+
+def _done(session: Session, schema: str) -> int:
+    """How many revisions are installed."""
+    found = _current(session, schema)
+    if found is None:
+        return 0
+    for number, one in enumerate(revisions(), 1):
+        if one.id == found:
+            return number
+    raise MigrationError(
+        f"the schema {schema} is at revision {found}, which this version of kbsearch does not know",
+        hint="Use the newest version of kbsearch.",
+    )
+
+
+def _position(revision: str, done: int) -> int:
+    """How many revisions are installed once one is reached.
+
+    Args:
+        revision: its number, head, base, or how many to go from here (+1, -1).
+        done: how many are installed.
+    """
+    known = [one.id for one in revisions()]
+    if revision in ("head", "heads"):
+        return len(known)
+    if revision == "base":
+        return 0
+    if revision in known:
+        return known.index(revision) + 1
+    if re.fullmatch(r"[+-]\d{1,4}", revision) and 0 <= done + int(revision) <= len(known):
+        return done + int(revision)
+    raise MigrationError(
+        f"there is no revision {revision!r}"
+        + ("" if revision[:1] not in "+-" else f" from {known[done - 1] if done else 'base'}"),
+        hint=f"Revisions have numbers; the newest is {known[-1]} (head), before the first is base.",
+    )
+
+
+def _scratch(session: Session) -> str:
+    """Name of a schema to install into, in a transaction that is rolled back: the session's temporary one or, where that does not go, a new one."""
+    name = f"kb_scratch_{secrets.token_hex(8)}"
+    database, role, temporary, beside = session.run(
+        "SELECT pg_catalog.quote_ident(d.name), pg_catalog.quote_ident(current_user), pg_catalog.has_database_privilege(d.name, 'TEMPORARY'), "
+        "pg_catalog.has_database_privilege(d.name, 'CREATE') FROM pg_catalog.current_database() AS d (name)"
+    )[0]
+    if temporary:
+        session.run(f"CREATE TEMPORARY TABLE {name} ()")
+        own, used = session.run(_TEMPORARY)[0]
+        session.run(f"DROP TABLE pg_temp.{name}")
+        if used == 1:
+            return str(own)
+    if beside:
+        return name
+    if temporary:
+        raise MigrationError(
+            "the session has temporary objects, and a fresh install to compare with would be among them",
+            hint="Check on another connection, or by a connection string.",
+        )
+    raise MigrationError(
+        f"the role {role} may make neither temporary objects nor schemas in this database, so there is nothing to compare with",
+        hint=f"GRANT TEMPORARY ON DATABASE {database} TO {role}; or check with another role.",
+    )
+
+
+_TEMPORARY = """SELECT n.nspname, (
+    SELECT count(*) FROM pg_catalog.pg_depend AS d
+    WHERE d.refclassid = 'pg_catalog.pg_namespace'::pg_catalog.regclass AND d.refobjid = n.oid AND d.deptype = 'n'
+)
+FROM pg_catalog.pg_namespace AS n
+WHERE n.oid = pg_catalog.pg_my_temp_schema()"""
+
+
+def _option(schema: str) -> str:
+    return "" if schema == DEFAULT else f" --schema {schema}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -117,6 +119,10 @@ class Page:
         space_id: the embedding space searched; None if the organisation has none.
         verdict: reserved for arbitration; None.
         legs: what each leg contributed, or why it could not.
+        snapshot: the stored ranking that this is a page of, for fetch_page() and close_search(); None for a page that was ranked anew.
+        expires_at: until when the stored ranking can be read; None without one.
+        gone: number of places of a stored ranking that are not shown, because their articles were deleted or unpublished since, or left the
+            kinds or metadata that the search asks for.
     """
 
     items: tuple[Result, ...]
@@ -129,15 +135,18 @@ class Page:
     space_id: int | None
     verdict: Any
     legs: Legs
+    snapshot: str | None = None
+    expires_at: datetime | None = None
+    gone: int = 0
 
     @classmethod
     def from_json(cls, page: Mapping[str, Any]) -> Page:
-        """Build a page from what search_kb_hybrid_page_v1 returns.
+        """Build a page from what search_kb_hybrid_page_v1 or fetch_kb_page_v1 returns.
 
         Raises:
             KeyError, TypeError: it is no such page.
         """
-        vector, keyword = page["legs"]["vector"], page["legs"]["keyword"]
+        expires_at = page.get("expires_at")
         return cls(
             items=tuple(Result(**{**item, **_floats(item)}) for item in page["items"]),
             next_cursor=page["next_cursor"],
@@ -148,23 +157,31 @@ class Page:
             function_version=page["function_version"],
             space_id=page["space_id"],
             verdict=page["verdict"],
-            legs=Legs(
-                vector=VectorLeg(
-                    takes_part=vector["takes_part"],
-                    reason=vector["reason"],
-                    chunks_without_embedding=vector["chunks_without_embedding"],
-                    chunks_without_direction=vector["chunks_without_direction"],
-                ),
-                keyword=KeywordLeg(
-                    takes_part=keyword["takes_part"],
-                    reason=keyword["reason"],
-                    languages=tuple(keyword["languages"] or ()),
-                    words=tuple(keyword["words"]),
-                    unknown_words=tuple(keyword["unknown_words"]),
-                    ignored=tuple(keyword["ignored"]),
-                ),
-            ),
+            legs=_legs(page["legs"]),
+            snapshot=page.get("snapshot"),
+            expires_at=None if expires_at is None else datetime.fromisoformat(expires_at),
+            gone=page.get("gone", 0),
         )
+
+
+def _legs(legs: Mapping[str, Any]) -> Legs:
+    vector, keyword = legs["vector"], legs["keyword"]
+    return Legs(
+        vector=VectorLeg(
+            takes_part=vector["takes_part"],
+            reason=vector["reason"],
+            chunks_without_embedding=vector["chunks_without_embedding"],
+            chunks_without_direction=vector["chunks_without_direction"],
+        ),
+        keyword=KeywordLeg(
+            takes_part=keyword["takes_part"],
+            reason=keyword["reason"],
+            languages=tuple(keyword["languages"] or ()),
+            words=tuple(keyword["words"]),
+            unknown_words=tuple(keyword["unknown_words"]),
+            ignored=tuple(keyword["ignored"]),
+        ),
+    )
 
 
 def _floats(item: Mapping[str, Any]) -> dict[str, float | None]:
@@ -173,6 +190,253 @@ def _floats(item: Mapping[str, Any]) -> dict[str, float | None]:
         name: None if item[name] is None else float(item[name])
         for name in ("score", "vector_similarity", "keyword_score")
     }
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSearch:
+    """A stored ranking; its fields are the OUT columns of open_kb_search_v1.
+
+    Attributes:
+        snapshot: its name, for fetch_page() and close_search().
+        total: number of articles in the ranking.
+        expires_at: until when it can be read.
+    """
+
+    snapshot: str
+    total: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A word of the question that a chunk has.
+
+    Attributes:
+        lexeme: the word's stem, as it is stored.
+        language: name of the text search configuration of the chunk.
+        document_frequency: number of the organisation's chunks of that language that have it.
+        question_count: how many times the question has it.
+        idf: inverse document frequency, in thousandths.
+        impact: what the chunk makes of it (BM25's saturated term frequency), in thousandths, 0 … 2200.
+        share: its share of all that the question's words weigh, in 10^-12.
+        contribution: its part in the chunk's keyword score: share times impact, of 2200 * 10^12 (with the scorer term_count: share, of 10^12).
+    """
+
+    lexeme: str
+    language: str
+    document_frequency: int
+    question_count: int
+    idf: int
+    impact: int
+    share: int
+    contribution: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why an article is at its place; its fields are the OUT columns of explain_kb_search_v1, in their order.
+
+    Attributes:
+        place: 1 for the first article of the whole ranking.
+        article_id: the article.
+        score: as in Result.
+        chunk_id: the article's best chunk; None where there is nothing to open.
+        kind: the article's kind.
+        title: the article's title.
+        external_ref: the application's own name of the article.
+        score_billionths: the score as it is compared: vector_contribution + keyword_contribution.
+        vector_contribution: what the vector leg gave, in billionths.
+        keyword_contribution: what the keyword leg gave, in billionths.
+        vector_rank: the article's competition rank in the vector leg, by its best chunk there; None where that leg did not find it.
+        keyword_rank: its competition rank in the keyword leg; None where that leg did not find it.
+        vector_similarity: cosine similarity of the best chunk, -1 … 1; None without one.
+        keyword_score: keyword score of the best chunk, 0 … 1; None without a matching word.
+        matches: the question's words that the best chunk has.
+        other_chunk_count: how many other chunks the article has.
+        place_in_kind: its place among the candidates of its kind.
+        quota: how many of its kind are kept; None for all.
+        tied_with: number of other candidates of equal score, those on other pages or cut by a quota included.
+        settled_by_identity: True where the article's id alone decided its place among those.
+        tied_article_ids: those it ties with, ascending, at most 100 of them.
+        explanation: the same in words.
+        cursor: where the page after this article begins.
+    """
+
+    place: int
+    article_id: int
+    score: float
+    chunk_id: int | None
+    kind: str
+    title: str | None
+    external_ref: str | None
+    score_billionths: int
+    vector_contribution: int
+    keyword_contribution: int
+    vector_rank: int | None
+    keyword_rank: int | None
+    vector_similarity: float | None
+    keyword_score: float | None
+    matches: tuple[Match, ...]
+    other_chunk_count: int
+    place_in_kind: int
+    quota: int | None
+    tied_with: int
+    settled_by_identity: bool
+    tied_article_ids: tuple[int, ...]
+    explanation: str
+    cursor: str
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Explanation:
+        """Build one from the columns in their order, `matches` as JSON text."""
+        values = _named(cls, row)
+        values["matches"] = _matches(json.loads(values["matches"]))
+        values["tied_article_ids"] = tuple(values["tied_article_ids"])
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class ArticleExplanation:
+    """Why an article is where it is in a search, or why it is not there: what explain_kb_article_v1 returns.
+
+    Attributes:
+        article_id: the article.
+        title: its title; None where it is not there or not published.
+        status: the first of these that holds: not_in_organization, unpublished, filtered, outside_quota where the quota of its kind is 0,
+            excluded, not_found (no leg found it), below_floor, outside_quota, ranked.
+        explanation: the same in words.
+        by: of filtered: `kinds` or `metadata`; of excluded: the phrases that it lacks and the exclusions that it has.
+        place: of ranked: its place.
+        score: of below_floor, outside_quota and ranked: its score.
+        min_score: of below_floor: the floor.
+        on_page: of ranked: whether it is on the page asked for.
+        gap_to_page: how much more the last article of the page has; None where it is not after the page.
+        kind: of filtered by kinds and outside_quota: its kind.
+        quota: of outside_quota: how many of its kind are kept.
+        place_in_kind: of outside_quota: its place among the candidates of its kind; None where the quota is 0.
+        is_tie_cut: of outside_quota: whether it has the score of some that were kept, so that ids alone decided.
+        tied_with: of ranked: number of other candidates of equal score.
+        settled_by_identity: of ranked: whether the article's id alone decided its place among those.
+        tied_article_ids: of ranked: those it ties with, ascending, at most 100 of them.
+        matches: of ranked: the question's words that its best chunk has.
+    """
+
+    article_id: int | None
+    title: str | None
+    status: str
+    explanation: str
+    by: tuple[str, ...] = ()
+    place: int | None = None
+    score: float | None = None
+    min_score: float | None = None
+    on_page: bool | None = None
+    gap_to_page: float | None = None
+    kind: str | None = None
+    quota: int | None = None
+    place_in_kind: int | None = None
+    is_tie_cut: bool | None = None
+    tied_with: int | None = None
+    settled_by_identity: bool | None = None
+    tied_article_ids: tuple[int, ...] = ()
+    matches: tuple[Match, ...] = ()
+
+    @classmethod
+    def from_json(cls, explained: Mapping[str, Any]) -> ArticleExplanation:
+        """Build one from what explain_kb_article_v1 returns.
+
+        Raises:
+            KeyError, TypeError: it is no such object.
+        """
+        by = explained.get("by", ())
+        floats = ("score", "min_score", "gap_to_page")
+        return cls(
+            **{
+                **explained,
+                **{name: float(explained[name]) for name in floats if explained.get(name) is not None},
+                "by": (by,) if isinstance(by, str) else tuple(operator["text"] for operator in by),
+                "tied_article_ids": tuple(explained.get("tied_article_ids", ())),
+                "matches": _matches(explained.get("matches", ())),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An article that the ranking saw; its fields are the OUT columns of explain_kb_candidates_v1, in their order.
+
+    Attributes:
+        kind: the article's kind.
+        place_in_kind: its place among the candidates of its kind, from 1.
+        article_id: the article.
+        chunk_id: the article's best chunk; None where there is nothing to open.
+        title: the article's title.
+        external_ref: the application's own name of the article.
+        score: as in Result.
+        quota: how many of its kind are kept; None for all.
+        kept: whether it was kept.
+        place: its place in the ranking; None where the quota cut it.
+        tied_in_kind: number of other candidates of its kind of equal score.
+        is_tie_cut: whether the quota cuts through the tie it is in, so that ids alone decided which of them were kept.
+        tied_with: number of other candidates of equal score, of any kind.
+    """
+
+    kind: str
+    place_in_kind: int
+    article_id: int
+    chunk_id: int | None
+    title: str | None
+    external_ref: str | None
+    score: float
+    quota: int | None
+    kept: bool
+    place: int | None
+    tied_in_kind: int
+    is_tie_cut: bool
+    tied_with: int
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk of an article, opened; its fields are the OUT columns of get_kb_source_v1, in their order.
+
+    Attributes:
+        article_id: the article.
+        chunk_id: the chunk.
+        chunk_no: its number within the article.
+        heading: the heading it stands under.
+        content: its text.
+        kind: the article's kind.
+        title: the article's title.
+        external_ref: the application's own name of the article.
+        source_uri: where the article comes from.
+        metadata: the article's metadata.
+    """
+
+    article_id: int
+    chunk_id: int
+    chunk_no: int
+    heading: str | None
+    content: str
+    kind: str
+    title: str | None
+    external_ref: str | None
+    source_uri: str | None
+    metadata: Mapping[str, Any]
+
+    @classmethod
+    def from_row(cls, row: Sequence[Any]) -> Passage:
+        """Build one from the columns in their order, `metadata` as JSON text."""
+        values = _named(cls, row)
+        values["metadata"] = json.loads(values["metadata"])
+        return cls(**values)
+
+
+def _named(model: type, row: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip((one.name for one in fields(model)), row, strict=True))
+
+
+def _matches(objects: Sequence[Mapping[str, Any]]) -> tuple[Match, ...]:
+    return tuple(Match(**one) for one in objects)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,27 @@ from typing import Any, TypedDict
 from kbsearch.models import Chunk
 
 
-class SearchOptions(TypedDict, total=False):
-    """How to search; all are optional.
+class PageOptions(TypedDict, total=False):
+    """Which part of a ranking; all are optional.
 
     Attributes:
         limit: number of articles on a page, 0 … 1000; 10 by default (results() fetches 100 at a time).
         offset: number of articles to skip; not together with a cursor.
         cursor: `next_cursor` of the page before, or `cursor` of an article, of the same request.
+    """
+
+    limit: int
+    offset: int
+    cursor: str | None
+
+
+class RankingOptions(TypedDict, total=False):
+    """What is ranked, and how; all are optional.
+
+    Attributes:
         kinds: only articles of these kinds.
-        kind_quota: at most so many articles of each kind; `"*"` is every kind not named.
+        kind_quota: at most so many articles of each kind; `"*"` is every kind not named. By default the ranking profile's, if it has one;
+            `{}` is none.
         metadata: only articles whose metadata contain this; of a list, any of them.
         min_score: only articles of at least this score.
         profile: ranking profile, name@version; the organisation's by default.
@@ -24,12 +36,8 @@ class SearchOptions(TypedDict, total=False):
         exploratory: reserved for arbitration.
         language: the text search configuration (`"german"`) that the question's words are analysed in; by default every language that the
             organisation's articles are in.
-        highlight: fill `excerpt_html` of the results.
     """
 
-    limit: int
-    offset: int
-    cursor: str | None
     kinds: Sequence[str] | None
     kind_quota: Mapping[str, int] | None
     metadata: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
@@ -38,6 +46,29 @@ class SearchOptions(TypedDict, total=False):
     space_id: int | None
     exploratory: bool
     language: str | None
+
+
+class ExplainOptions(PageOptions, RankingOptions, total=False):
+    """How to explain: PageOptions and RankingOptions, those of the search that is explained."""
+
+
+class SearchOptions(ExplainOptions, total=False):
+    """How to search: PageOptions, RankingOptions and one more; all are optional.
+
+    Attributes:
+        highlight: fill `excerpt_html` of the results.
+    """
+
+    highlight: bool
+
+
+class FetchOptions(PageOptions, total=False):
+    """How to read a stored ranking: PageOptions and one more; all are optional.
+
+    Attributes:
+        highlight: fill `excerpt_html` of the results.
+    """
+
     highlight: bool
 
 

@@ -10,8 +10,10 @@ import json
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from typing import Any, SupportsFloat, SupportsIndex, Unpack
+from uuid import UUID
 
 import numpy as np
 
@@ -25,16 +27,21 @@ from kbsearch.errors import (
     OrganizationError,
     ProfileError,
     QueryTextError,
+    SnapshotError,
+    SourceError,
     SpaceError,
     VectorError,
 )
-from kbsearch.models import Chunk, VectorLike
-from kbsearch.options import SearchOptions
+from kbsearch.models import Candidate, Chunk, Explanation, Passage, VectorLike
+from kbsearch.options import ExplainOptions, PageOptions, RankingOptions, SearchOptions
 from kbsearch.schema import in_schema
 
 BIGINT_MAX = 2**63 - 1
 MAX_DIMENSIONS = 16_000
 """Of pgvector's type: a vector of more is refused here, before the database is asked."""
+
+EXPIRES_IN = timedelta(minutes=15)
+"""How long a stored ranking can be read unless another time is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,36 +61,56 @@ class Statement:
         return replace(self, sql=in_schema(self.sql, schema))
 
 
+_SECONDS = "seconds"
+"""Of an argument of type interval, which is passed as a number of seconds: asyncpg takes no text for it."""
+
+
 def _call(function: str, **types: str | None) -> str:
     """Return a call in named notation: `p_org_id => CAST(%(org_id)s AS bigint)`; without a cast where the type is None."""
-    arguments = ",\n".join(
-        f"    p_{name} => %({name})s" if kind is None else f"    p_{name} => CAST(%({name})s AS {kind})"
-        for name, kind in types.items()
-    )
+    arguments = ",\n".join(f"    p_{name} => {_value(name, kind)}" for name, kind in types.items())
     return f"kbsearch.{function}(\n{arguments}\n)"
+
+
+def _value(name: str, kind: str | None) -> str:
+    if kind is None:
+        return f"%({name})s"
+    if kind == _SECONDS:
+        return f"pg_catalog.make_interval(secs => CAST(%({name})s AS double precision))"
+    return f"CAST(%({name})s AS {kind})"
+
+
+def _rows(call: str, model: type, order: str, *as_text: str) -> str:
+    """Return a query of a function's columns, which are the fields of a model; those of jsonb as text."""
+    columns = ",\n".join(
+        f"    CAST(found.{one.name} AS {_TEXT})" if one.name in as_text else f"    found.{one.name}"
+        for one in fields(model)
+    )
+    return f"SELECT\n{columns}\nFROM {call} AS found\nORDER BY {order}"
 
 
 # text and jsonb are names like any other, which a caller's search_path may have for something else; bigint and its like are key words.
 _TEXT, _TEXTS, _JSON = "pg_catalog.text", "pg_catalog.text[]", "pg_catalog.jsonb"
 
-_SEARCH_PAGE = _call(
-    "search_kb_hybrid_page_v1",
-    org_id="bigint",
-    query_text=_TEXT,
-    query_embedding=None,
-    limit="bigint",
-    offset="bigint",
-    cursor=_TEXT,
-    kinds=_TEXTS,
-    kind_quota=_JSON,
-    metadata=_JSON,
-    min_score="double precision",
-    profile=_TEXT,
-    space_id="bigint",
-    exploratory="boolean",
-    language=_TEXT,
-    highlight="boolean",
-)
+_QUESTION: dict[str, str | None] = {"org_id": "bigint", "query_text": _TEXT, "query_embedding": None}
+_PAGE: dict[str, str | None] = {"limit": "bigint", "offset": "bigint", "cursor": _TEXT}
+_RANKING: dict[str, str | None] = {
+    "kinds": _TEXTS,
+    "kind_quota": _JSON,
+    "metadata": _JSON,
+    "min_score": "double precision",
+    "profile": _TEXT,
+    "space_id": "bigint",
+    "exploratory": "boolean",
+    "language": _TEXT,
+}
+_SEARCH_PAGE = _call("search_kb_hybrid_page_v1", **_QUESTION, **_PAGE, **_RANKING, highlight="boolean")
+_OPEN_SEARCH = _call("open_kb_search_v1", **_QUESTION, **_RANKING, expires_in=_SECONDS)
+_FETCH_PAGE = _call("fetch_kb_page_v1", org_id="bigint", snapshot="uuid", **_PAGE, highlight="boolean")
+_CLOSE_SEARCH = _call("close_kb_search_v1", org_id="bigint", snapshot="uuid")
+_EXPLAIN_SEARCH = _call("explain_kb_search_v1", **_QUESTION, **_PAGE, **_RANKING)
+_EXPLAIN_ARTICLE = _call("explain_kb_article_v1", **_QUESTION, article_id="bigint", **_PAGE, **_RANKING)
+_EXPLAIN_CANDIDATES = _call("explain_kb_candidates_v1", **_QUESTION, **_RANKING)
+_GET_SOURCE = _call("get_kb_source_v1", org_id="bigint", article_id="bigint", chunk_id="bigint")
 
 _UPSERT_ARTICLE = _call(
     "upsert_kb_article_v1",
@@ -107,14 +134,29 @@ _DELETE_ARTICLE = _call("delete_kb_article_v1", org_id="bigint", article_id="big
 _RESERVE_ARTICLES = _call("reserve_kb_articles_v1", org_id="bigint", external_refs=_TEXTS)
 
 
-def search_arguments(
-    org_id: int | None,
-    text: str | None,
-    embedding: VectorLike | None = None,
+def _question_arguments(org_id: int | None, text: str | None, embedding: VectorLike | None) -> dict[str, Any]:
+    return {
+        "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+        "query_text": plain_text(text, "text", QueryTextError),
+        "query_embedding": None if embedding is None else vector_text(embedding),
+    }
+
+
+def page_arguments(*, limit: int = 10, offset: int = 0, cursor: str | None = None) -> dict[str, Any]:
+    """The arguments that say which part of a ranking, checked, by their names without `p_`. PageOptions says what they mean.
+
+    Raises:
+        KBSearchError: an argument can't be what its name says; ranges are the database's matter.
+    """
+    return {
+        "limit": integer(limit, "limit", LimitError),
+        "offset": integer(offset, "offset", LimitError),
+        "cursor": plain_text(cursor, "cursor", CursorError),
+    }
+
+
+def ranking_arguments(
     *,
-    limit: int = 10,
-    offset: int = 0,
-    cursor: str | None = None,
     kinds: Sequence[str] | None = None,
     kind_quota: Mapping[str, int] | None = None,
     metadata: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
@@ -123,20 +165,13 @@ def search_arguments(
     space_id: int | None = None,
     exploratory: bool = False,
     language: str | None = None,
-    highlight: bool = False,
 ) -> dict[str, Any]:
-    """The search functions' arguments, checked: all of them, by their names without `p_`, in their order. SearchOptions says what they mean.
+    """The arguments that say what is ranked and how, checked, by their names without `p_`. RankingOptions says what they mean.
 
     Raises:
         KBSearchError: an argument can't be what its name says; ranges are the database's matter.
     """
     return {
-        "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
-        "query_text": plain_text(text, "text", QueryTextError),
-        "query_embedding": None if embedding is None else vector_text(embedding),
-        "limit": integer(limit, "limit", LimitError),
-        "offset": integer(offset, "offset", LimitError),
-        "cursor": plain_text(cursor, "cursor", CursorError),
         "kinds": None if kinds is None else texts(kinds, "kinds", FilterError),
         "kind_quota": None if kind_quota is None else _quota(kind_quota),
         "metadata": None if metadata is None else json_text(metadata, "metadata", FilterError),
@@ -145,6 +180,31 @@ def search_arguments(
         "space_id": integer(space_id, "space_id", SpaceError, optional=True),
         "exploratory": truth(exploratory, "exploratory", FilterError),
         "language": plain_text(language, "language", LanguageError),
+    }
+
+
+def _explain_arguments(
+    *, limit: int = 10, offset: int = 0, cursor: str | None = None, **ranking: Unpack[RankingOptions]
+) -> dict[str, Any]:
+    return {**page_arguments(limit=limit, offset=offset, cursor=cursor), **ranking_arguments(**ranking)}
+
+
+def search_arguments(
+    org_id: int | None,
+    text: str | None,
+    embedding: VectorLike | None = None,
+    *,
+    highlight: bool = False,
+    **options: Unpack[ExplainOptions],
+) -> dict[str, Any]:
+    """The search functions' arguments, checked: all of them, by their names without `p_`, in their order. SearchOptions says what they mean.
+
+    Raises:
+        KBSearchError: an argument can't be what its name says; ranges are the database's matter.
+    """
+    return {
+        **_question_arguments(org_id, text, embedding),
+        **_explain_arguments(**options),
         "highlight": truth(highlight, "highlight", FilterError),
     }
 
@@ -155,6 +215,105 @@ def search_page(
     """A call of search_kb_hybrid_page_v1 that gives one row with one column, the page as text; arguments as of search_arguments()."""
     # As text: what a driver makes of jsonb depends on how its owner set it up.
     return Statement(f"SELECT CAST({_SEARCH_PAGE} AS {_TEXT})", search_arguments(org_id, text, embedding, **options))
+
+
+def open_search(
+    org_id: int | None,
+    text: str | None,
+    embedding: VectorLike | None = None,
+    *,
+    expires_in: timedelta | None = None,
+    **options: Unpack[RankingOptions],
+) -> Statement:
+    """A call of open_kb_search_v1 that gives one row, the fields of OpenedSearch: snapshot as text, expires_at as a time with its zone.
+
+    expires_in: how long it can be read; EXPIRES_IN by default.
+    """
+    return Statement(
+        f"SELECT CAST(opened.snapshot AS {_TEXT}), opened.total, opened.expires_at\nFROM {_OPEN_SEARCH} AS opened",
+        {
+            **_question_arguments(org_id, text, embedding),
+            **ranking_arguments(**options),
+            "expires_in": _seconds(EXPIRES_IN if expires_in is None else expires_in, "expires_in", LimitError),
+        },
+    )
+
+
+def fetch_page(
+    org_id: int | None, snapshot: str, *, highlight: bool = False, **options: Unpack[PageOptions]
+) -> Statement:
+    """A call of fetch_kb_page_v1 that gives one row with one column, the page as text."""
+    return Statement(
+        f"SELECT CAST({_FETCH_PAGE} AS {_TEXT})",
+        {
+            "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+            "snapshot": _uuid(snapshot, "snapshot", SnapshotError),
+            **page_arguments(**options),
+            "highlight": truth(highlight, "highlight", FilterError),
+        },
+    )
+
+
+def close_search(org_id: int | None, snapshot: str) -> Statement:
+    """A call of close_kb_search_v1 that says whether there was such a snapshot."""
+    return Statement(
+        f"SELECT {_CLOSE_SEARCH}",
+        {
+            "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+            "snapshot": _uuid(snapshot, "snapshot", SnapshotError),
+        },
+    )
+
+
+def explain_search(
+    org_id: int | None, text: str | None, embedding: VectorLike | None = None, **options: Unpack[ExplainOptions]
+) -> Statement:
+    """A call of explain_kb_search_v1 that gives rows for Explanation.from_row(), best first."""
+    return Statement(
+        _rows(_EXPLAIN_SEARCH, Explanation, "found.place", "matches"),
+        {**_question_arguments(org_id, text, embedding), **_explain_arguments(**options)},
+    )
+
+
+def explain_article(
+    org_id: int | None,
+    text: str | None,
+    embedding: VectorLike | None = None,
+    *,
+    article_id: int,
+    **options: Unpack[ExplainOptions],
+) -> Statement:
+    """A call of explain_kb_article_v1 that gives one row with one column, the object as text."""
+    return Statement(
+        f"SELECT CAST({_EXPLAIN_ARTICLE} AS {_TEXT})",
+        {
+            **_question_arguments(org_id, text, embedding),
+            "article_id": integer(article_id, "article_id", ArticleError),
+            **_explain_arguments(**options),
+        },
+    )
+
+
+def explain_candidates(
+    org_id: int | None, text: str | None, embedding: VectorLike | None = None, **options: Unpack[RankingOptions]
+) -> Statement:
+    """A call of explain_kb_candidates_v1 that gives rows for Candidate, kind by kind, best first."""
+    return Statement(
+        _rows(_EXPLAIN_CANDIDATES, Candidate, 'found.kind COLLATE pg_catalog."C", found.place_in_kind'),
+        {**_question_arguments(org_id, text, embedding), **ranking_arguments(**options)},
+    )
+
+
+def get_source(org_id: int | None, article_id: int, chunk_id: int | None = None) -> Statement:
+    """A call of get_kb_source_v1 that gives rows for Passage.from_row(), in the order of the text."""
+    return Statement(
+        _rows(_GET_SOURCE, Passage, "found.chunk_no, found.chunk_id", "metadata"),
+        {
+            "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+            "article_id": integer(article_id, "article_id", SourceError),
+            "chunk_id": integer(chunk_id, "chunk_id", SourceError, optional=True),
+        },
+    )
 
 
 def upsert_article(
@@ -273,6 +432,26 @@ def integer(value: object, name: str, error: type[KBSearchError], *, optional: b
     if not -BIGINT_MAX - 1 <= number <= BIGINT_MAX:
         raise error(f"{name} must fit in 64 bits: {number}", detail={name: str(number)})
     return number
+
+
+def _uuid(value: object, name: str, error: type[KBSearchError]) -> str:
+    try:
+        return str(UUID(plain_text(value, name, error)))
+    except (TypeError, ValueError):
+        raise error(
+            f"{name} must be what a page or an opened search has as its snapshot, not {value!r:.100}",
+            detail={name: repr(value)},
+        ) from None
+
+
+def _seconds(value: object, name: str, error: type[KBSearchError]) -> float:
+    if not isinstance(value, timedelta):
+        raise error(
+            f"{name} must be a timedelta, not {value!r}",
+            detail={name: repr(value)},
+            hint="datetime.timedelta(minutes=15), for instance.",
+        )
+    return value.total_seconds()
 
 
 def truth(value: object, name: str, error: type[KBSearchError]) -> bool:

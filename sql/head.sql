@@ -404,17 +404,17 @@ END;
 
 COMMENT ON FUNCTION kbsearch.count_kb_chunk_statements_v1() IS 'How many statements that write chunks are running in this session, triggers of theirs included.';
 
--- Name: count_kb_dimensions_v1(public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: count_kb_dimensions_v1(ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.count_kb_dimensions_v1(p_embedding public.vector) RETURNS integer
+CREATE FUNCTION kbsearch.count_kb_dimensions_v1(p_embedding ext.vector) RETURNS integer
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT public.vector_dims(p_embedding) AS vector_dims;
+ SELECT ext.vector_dims(p_embedding) AS vector_dims;
 END;
 
--- Name: FUNCTION count_kb_dimensions_v1(p_embedding public.vector); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION count_kb_dimensions_v1(p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.count_kb_dimensions_v1(p_embedding public.vector) IS 'Number of dimensions of a vector. Bound when created, so it works wherever the extension vector is installed.';
+COMMENT ON FUNCTION kbsearch.count_kb_dimensions_v1(p_embedding ext.vector) IS 'Number of dimensions of a vector. Bound when created, so it works wherever the extension vector is installed.';
 
 -- Name: kb_postings; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -460,9 +460,9 @@ CREATE TABLE kbsearch.kb_article_embeddings (
     chunk_id bigint NOT NULL,
     article_id bigint NOT NULL,
     searchable boolean DEFAULT false NOT NULL,
-    has_direction boolean GENERATED ALWAYS AS (((public.vector_norm(embedding) >= (0.000000000000001)::double precision) AND (public.vector_norm(embedding) <= ('1000000000000000'::numeric)::double precision))) STORED NOT NULL,
+    has_direction boolean GENERATED ALWAYS AS (((ext.vector_norm(embedding) >= (0.000000000000001)::double precision) AND (ext.vector_norm(embedding) <= ('1000000000000000'::numeric)::double precision))) STORED NOT NULL,
     input_sha256 bytea,
-    embedding public.vector NOT NULL
+    embedding ext.vector NOT NULL
 );
 ALTER TABLE ONLY kbsearch.kb_article_embeddings ALTER COLUMN embedding SET STORAGE PLAIN;
 
@@ -533,6 +533,37 @@ END;
 -- Name: FUNCTION count_kb_languages_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.count_kb_languages_v1(p_org_id bigint) IS 'The tags of the languages of an organisation''s searchable chunks that are not the organisation''s own, and how many chunks are of each.';
+
+-- Name: find_kb_language_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_language_v1(p_name text) RETURNS regconfig
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT (c.oid)::regconfig AS oid
+    FROM (pg_ts_config c
+      JOIN pg_namespace n ON ((n.oid = c.cfgnamespace)))
+   WHERE (((((n.nspname)::text || '.'::text) || (c.cfgname)::text) = find_kb_language_v1.p_name) OR ((n.nspname = 'pg_catalog'::name) AND (c.cfgname = find_kb_language_v1.p_name)))
+   ORDER BY n.nspname, c.cfgname
+  LIMIT 1;
+END;
+
+-- Name: FUNCTION find_kb_language_v1(p_name text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_language_v1(p_name text) IS 'The text search configuration of this name, NULL if there is none: german is that of pg_catalog; others are named schema.name.';
+
+-- Name: count_kb_lost_languages_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.count_kb_lost_languages_v1(p_org_id bigint) RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT count(*) AS count
+    FROM kbsearch.count_kb_languages_v1(count_kb_lost_languages_v1.p_org_id) l(tag, chunk_count)
+   WHERE (kbsearch.find_kb_language_v1(substr(l.tag, 2)) IS NULL);
+END;
+
+-- Name: FUNCTION count_kb_lost_languages_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.count_kb_lost_languages_v1(p_org_id bigint) IS 'How many languages of an organisation''s searchable chunks are text search configurations that do not exist any more under that name.';
 
 -- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer, jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -685,6 +716,7 @@ CREATE FUNCTION kbsearch.describe_kb_legs_v1(p_plan kbsearch.kb_search_plan) RET
 DECLARE
     v_embedded bigint;
     v_without_direction bigint;
+    v_words CONSTANT text[] := ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(p_plan.known_lexemes) AS k (lexeme) ORDER BY word);
 BEGIN
     IF p_plan.uses_vector THEN
         SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
@@ -701,10 +733,10 @@ BEGIN
             'takes_part', p_plan.uses_keyword,
             'reason', p_plan.keyword_reason,
             'languages', to_jsonb(ARRAY(SELECT kbsearch.name_kb_language_v1(l.configuration) FROM unnest(p_plan.languages) WITH ORDINALITY AS l (configuration, n) ORDER BY l.n)),
-            'words', to_jsonb(ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(p_plan.known_lexemes) AS k (lexeme) ORDER BY word)),
+            'words', to_jsonb(v_words),
             'unknown_words', coalesce((
                 -- of the language that knows most of them
-                SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0), '{}'))
+                SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0 AND split_part(q.lexeme, chr(31), 1) <> ALL (v_words)), '{}'))
                 FROM unnest(p_plan.lexemes, p_plan.document_frequencies) AS q (lexeme, document_frequency)
                 GROUP BY substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31)))
                 ORDER BY count(*) FILTER (WHERE q.document_frequency > 0) DESC, substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31))) COLLATE "C" ASC
@@ -720,17 +752,17 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.describe_kb_legs_v1(p_plan kbsearch.kb_search_plan) IS 'What each leg of a search does or why it does nothing, as search_kb_hybrid_page_v1 has it under legs.';
 
--- Name: digest_kb_request_v1(jsonb, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: digest_kb_request_v1(jsonb, ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding public.vector) RETURNS text
+CREATE FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding ext.vector) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT "left"(encode(sha256((convert_to((p_request)::text, 'UTF8'::name) || COALESCE(('\x00'::bytea || public.vector_send(p_embedding)), '\x'::bytea))), 'hex'::text), 32) AS "left";
+ SELECT "left"(encode(sha256((convert_to((p_request)::text, 'UTF8'::name) || COALESCE(('\x00'::bytea || ext.vector_send(p_embedding)), '\x'::bytea))), 'hex'::text), 32) AS "left";
 END;
 
--- Name: FUNCTION digest_kb_request_v1(p_request jsonb, p_embedding public.vector); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION digest_kb_request_v1(p_request jsonb, p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding public.vector) IS '32 hexadecimal digits that stand for everything in a request that decides its ranking: a cursor of another request is refused by it.';
+COMMENT ON FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding ext.vector) IS '32 hexadecimal digits that stand for everything in a request that decides its ranking: a cursor of another request is refused by it.';
 
 -- Name: escape_kb_html_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -744,9 +776,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.escape_kb_html_v1(p_text text) IS 'The text for the inside of an HTML element or a quoted attribute: & < > " and the apostrophe as references.';
 
--- Name: explain_kb_article_v1(bigint, text, public.vector, bigint, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: explain_kb_article_v1(bigint, text, ext.vector, bigint, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.explain_kb_article_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_article_id bigint DEFAULT NULL::bigint, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS jsonb
+CREATE FUNCTION kbsearch.explain_kb_article_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_article_id bigint DEFAULT NULL::bigint, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS jsonb
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -839,7 +871,7 @@ BEGIN
             FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, v_plan.row_limit, v_plan.row_offset, v_plan.after_score, v_plan.after_article_id) AS r
             GROUP BY r.total;
             v_detail := jsonb_build_object(
-                'place', v_placed.place, 'score', v_placed.score / 1e9::double precision, 'on_page', v_placed.place BETWEEN v_first_place AND v_last_place,
+                'place', v_placed.place, 'score', v_placed.score / 1e9::double precision, 'on_page', coalesce(v_placed.place BETWEEN v_first_place AND v_last_place, false),
                 'gap_to_page', CASE WHEN v_placed.place > v_last_place THEN (v_last_score - v_placed.score) / 1e9::double precision END,
                 'tied_with', v_placed.tied_with, 'settled_by_identity', v_placed.tied_with > 0, 'tied_article_ids', to_jsonb(v_placed.tied_article_ids),
                 'matches', kbsearch.list_kb_matches_v1(v_plan, v_placed.chunk_id)
@@ -858,9 +890,9 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION explain_kb_article_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_article_id bigint, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION explain_kb_article_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_article_id bigint, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.explain_kb_article_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_article_id bigint, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'Why an article is where it is in a search, or why it is not there, as one JSON object. Writes nothing.
+COMMENT ON FUNCTION kbsearch.explain_kb_article_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_article_id bigint, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'Why an article is where it is in a search, or why it is not there, as one JSON object. Writes nothing.
 
 Arguments:
 p_org_id: The organisation searched.
@@ -890,9 +922,9 @@ score: Of below_floor, outside_quota and ranked: its score; with min_score, or w
 
 Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
 
--- Name: explain_kb_candidates_v1(bigint, text, public.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: explain_kb_candidates_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.explain_kb_candidates_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS TABLE(kind text, place_in_kind bigint, article_id bigint, chunk_id bigint, title text, external_ref text, score double precision, quota bigint, kept boolean, place bigint, tied_in_kind bigint, is_tie_cut boolean, tied_with bigint)
+CREATE FUNCTION kbsearch.explain_kb_candidates_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS TABLE(kind text, place_in_kind bigint, article_id bigint, chunk_id bigint, title text, external_ref text, score double precision, quota bigint, kept boolean, place bigint, tied_in_kind bigint, is_tie_cut boolean, tied_with bigint)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -919,9 +951,9 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION explain_kb_candidates_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION explain_kb_candidates_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.explain_kb_candidates_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'Every candidate that the ranking of a search saw, kind by kind: those that the quota kept and those that it cut. Writes nothing.
+COMMENT ON FUNCTION kbsearch.explain_kb_candidates_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'Every candidate that the ranking of a search saw, kind by kind: those that the quota kept and those that it cut. Writes nothing.
 
 Arguments:
 p_org_id: The organisation searched.
@@ -953,9 +985,9 @@ tied_with: Number of other candidates of equal score, of any kind.
 
 Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC.';
 
--- Name: explain_kb_search_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: explain_kb_search_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.explain_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, external_ref text, score_billionths bigint, vector_contribution bigint, keyword_contribution bigint, vector_rank bigint, keyword_rank bigint, vector_similarity double precision, keyword_score double precision, matches jsonb, other_chunk_count bigint, place_in_kind bigint, quota bigint, tied_with bigint, settled_by_identity boolean, tied_article_ids bigint[], explanation text, cursor text)
+CREATE FUNCTION kbsearch.explain_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, external_ref text, score_billionths bigint, vector_contribution bigint, keyword_contribution bigint, vector_rank bigint, keyword_rank bigint, vector_similarity double precision, keyword_score double precision, matches jsonb, other_chunk_count bigint, place_in_kind bigint, quota bigint, tied_with bigint, settled_by_identity boolean, tied_article_ids bigint[], explanation text, cursor text)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1042,9 +1074,9 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION explain_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION explain_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.explain_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'The rows of search_kb_hybrid_v1, in the same order, each with what made its score and its place. Writes nothing.
+COMMENT ON FUNCTION kbsearch.explain_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'The rows of search_kb_hybrid_v1, in the same order, each with what made its score and its place. Writes nothing.
 
 Arguments:
 p_org_id: The organisation searched.
@@ -1123,7 +1155,7 @@ BEGIN
             USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_offset', 'given', p_offset, 'minimum', 0)::text,
                 HINT = 'Pass the number of places to skip, 0 for the first page.';
     END IF;
-    SELECT s.total, s.answer, s.lexemes, s.expires_at INTO v_snapshot
+    SELECT s.total, s.answer, s.lexemes, s.kinds, s.metadata, s.expires_at INTO v_snapshot
     FROM kbsearch.kb_search_snapshots AS s
     WHERE s.org_id = p_org_id AND s.id = p_snapshot AND s.expires_at > now();
     IF v_snapshot.total IS NULL THEN
@@ -1180,6 +1212,14 @@ BEGIN
             WHERE b.org_id = p_org_id AND b.snapshot_id = p_snapshot AND b.block BETWEEN v_from / 100 AND v_until / 100
         ) AS p
         INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id AND a.published
+            AND (v_snapshot.kinds IS NULL OR a.kind = ANY (v_snapshot.kinds))
+            AND (
+                v_snapshot.metadata IS NULL
+                OR CASE jsonb_typeof(v_snapshot.metadata)
+                    WHEN 'array' THEN EXISTS (SELECT 1 FROM jsonb_array_elements(v_snapshot.metadata) AS wanted (element) WHERE a.metadata @> wanted.element)
+                    ELSE a.metadata @> v_snapshot.metadata
+                END
+            )
         LEFT JOIN kbsearch.kb_article_chunks AS c ON c.org_id = p_org_id AND c.id = p.chunk_id AND c.article_id = p.article_id
         LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind
         WHERE p.place > v_from AND p.place <= v_until
@@ -1200,7 +1240,7 @@ $_$;
 
 -- Name: FUNCTION fetch_kb_page_v1(p_org_id bigint, p_snapshot uuid, p_limit bigint, p_offset bigint, p_cursor text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.fetch_kb_page_v1(p_org_id bigint, p_snapshot uuid, p_limit bigint, p_offset bigint, p_cursor text, p_highlight boolean) IS 'A page of a ranking that open_kb_search_v1 stored: its places one after the other, without those whose article was deleted or unpublished since. What was written since changes neither order nor scores; titles, excerpts and metadata are as they are now. Writes nothing.
+COMMENT ON FUNCTION kbsearch.fetch_kb_page_v1(p_org_id bigint, p_snapshot uuid, p_limit bigint, p_offset bigint, p_cursor text, p_highlight boolean) IS 'A page of a ranking that open_kb_search_v1 stored: its places one after the other, without those whose article was deleted or unpublished since, or left the kinds or metadata that the search asks for. What else was written since changes neither order nor scores; titles, excerpts and metadata are as they are now. Writes nothing.
 
 Arguments:
 p_org_id: The organisation that it is of.
@@ -1212,7 +1252,7 @@ p_highlight: Whether excerpt_html is filled.
 
 Returns:
 items: Rows as those of search_kb_hybrid_v1; excerpt and chunk_id are null where the chunk was replaced since.
-gone: How many places of the page are not shown, because their articles were deleted or unpublished since.
+gone: How many places of the page are not shown, because their articles were deleted or unpublished since, or left what p_kinds and p_metadata of the search ask for.
 next_cursor: Pass as p_cursor for the next page; null after the last.
 total: Number of places of the ranking.
 end_reached: Whether nothing follows.
@@ -1226,21 +1266,6 @@ verdict: Reserved for arbitration; null.
 legs: As search_kb_hybrid_page_v1 has it, of the time of the ranking.
 
 Errors: KBORG, KBLIM, KBSNP, KBCUR.';
-
--- Name: find_kb_language_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.find_kb_language_v1(p_name text) RETURNS regconfig
-    LANGUAGE sql STABLE PARALLEL SAFE
-    BEGIN ATOMIC
- SELECT (c.oid)::regconfig AS oid
-    FROM (pg_ts_config c
-      JOIN pg_namespace n ON ((n.oid = c.cfgnamespace)))
-   WHERE (((((n.nspname)::text || '.'::text) || (c.cfgname)::text) = find_kb_language_v1.p_name) OR ((n.nspname = 'pg_catalog'::name) AND (c.cfgname = find_kb_language_v1.p_name)));
-END;
-
--- Name: FUNCTION find_kb_language_v1(p_name text); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.find_kb_language_v1(p_name text) IS 'The text search configuration of this name, NULL if there is none: german is that of pg_catalog; others are named schema.name.';
 
 -- Name: find_kb_operators_v1(bigint, jsonb, regconfig[], text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1377,9 +1402,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]) IS 'Articles with a searchable chunk of the language whose word sequence (title, heading or content) contains p_words, a phrase as in phrase_text. p_lexemes: its distinct lexemes, by which chunks are found; empty: all chunks are read.';
 
--- Name: rank_kb_legs_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: rank_kb_legs_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.rank_kb_legs_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_keyword_bound double precision) RETURNS TABLE(article_id bigint, vector_chunk_id bigint, keyword_chunk_id bigint, vector_rank bigint, keyword_rank bigint, similarity integer, raw double precision)
+CREATE FUNCTION kbsearch.rank_kb_legs_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_keyword_bound double precision) RETURNS TABLE(article_id bigint, vector_chunk_id bigint, keyword_chunk_id bigint, vector_rank bigint, keyword_rank bigint, similarity integer, raw double precision)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1408,9 +1433,9 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION rank_kb_legs_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_keyword_bound double precision); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION rank_kb_legs_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_keyword_bound double precision); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.rank_kb_legs_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_keyword_bound double precision) IS 'Every article that a leg found: its best chunk in each leg, of equally good ones the one of the lowest id, and its competition rank there, by max(0, similarity in millionths) and by keyword score in billionths; NULL where the leg did not find it.';
+COMMENT ON FUNCTION kbsearch.rank_kb_legs_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_keyword_bound double precision) IS 'Every article that a leg found: its best chunk in each leg, of equally good ones the one of the lowest id, and its competition rank there, by max(0, similarity in millionths) and by keyword score in billionths; NULL where the leg did not find it.';
 
 -- Name: rrf_part_v1(double precision, integer, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1424,9 +1449,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.rrf_part_v1(p_weight double precision, p_rrf_k integer, p_rank bigint) IS 'What a leg contributes to the score of reciprocal rank fusion (Cormack, Clarke and Buettcher 2009), in billionths: weight / (k + rank); 0 without a rank.';
 
--- Name: fuse_kb_rrf_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, integer, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: fuse_kb_rrf_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, integer, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
+CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT r.article_id,
@@ -1448,9 +1473,9 @@ CREATE FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_em
             FROM kbsearch.rank_kb_legs_v1(fuse_kb_rrf_v1.p_org_id, fuse_kb_rrf_v1.p_space_id, fuse_kb_rrf_v1.p_embedding, fuse_kb_rrf_v1.p_lexemes, fuse_kb_rrf_v1.p_term_weights, fuse_kb_rrf_v1.p_counts_terms, fuse_kb_rrf_v1.p_allowed, fuse_kb_rrf_v1.p_uses_vector, fuse_kb_rrf_v1.p_uses_keyword, fuse_kb_rrf_v1.p_dense, fuse_kb_rrf_v1.p_keyword_bound) l(article_id, vector_chunk_id, keyword_chunk_id, vector_rank, keyword_rank, similarity, raw)) r;
 END;
 
--- Name: FUNCTION fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision) IS 'Every article that a leg found, scored in billionths: the sum over the legs that found it of round(1e9 * weight / (k + rank)), rank being its competition rank there by similarity in millionths or keyword score in billionths (Cormack, Clarke and Buettcher 2009). chunk_id: the best chunk of the leg that gave more, the lower id where both gave the same; similarity and raw: the best of each leg.';
+COMMENT ON FUNCTION kbsearch.fuse_kb_rrf_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision) IS 'Every article that a leg found, scored in billionths: the sum over the legs that found it of round(1e9 * weight / (k + rank)), rank being its competition rank there by similarity in millionths or keyword score in billionths (Cormack, Clarke and Buettcher 2009). chunk_id: the best chunk of the leg that gave more, the lower id where both gave the same; similarity and raw: the best of each leg.';
 
 -- Name: match_kb_keyword_v1(bigint, text[], double precision[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1476,27 +1501,27 @@ END;
 
 COMMENT ON FUNCTION kbsearch.match_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean) IS 'Keyword leg: every chunk of the organisation with one of the lexemes and its raw score, a whole number: the sum of weight * impact (BM25) or of weight (p_counts_terms).';
 
--- Name: match_kb_vector_v1(bigint, bigint, public.vector, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: match_kb_vector_v1(bigint, bigint, ext.vector, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.match_kb_vector_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_allowed bigint[]) RETURNS TABLE(article_id bigint, chunk_id bigint, similarity integer)
+CREATE FUNCTION kbsearch.match_kb_vector_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[]) RETURNS TABLE(article_id bigint, chunk_id bigint, similarity integer)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT e.article_id,
      e.chunk_id,
-     (round((((1)::double precision - (e.embedding OPERATOR(public.<=>) match_kb_vector_v1.p_embedding)) * (1000000)::double precision)))::integer AS round
+     (round((((1)::double precision - (e.embedding OPERATOR(ext.<=>) match_kb_vector_v1.p_embedding)) * (1000000)::double precision)))::integer AS round
     FROM kbsearch.kb_article_embeddings e
    WHERE ((e.org_id = match_kb_vector_v1.p_org_id) AND (e.space_id = match_kb_vector_v1.p_space_id) AND e.searchable AND e.has_direction AND ((match_kb_vector_v1.p_allowed IS NULL) OR (e.article_id IN ( SELECT u.id
             FROM unnest(match_kb_vector_v1.p_allowed) u(id)))))
   OFFSET 0;
 END;
 
--- Name: FUNCTION match_kb_vector_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_allowed bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION match_kb_vector_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.match_kb_vector_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_allowed bigint[]) IS 'Vector leg: every searchable chunk of the organisation that has a direction in the space, with its cosine similarity in millionths (-1000000 … 1000000). p_allowed: articles, NULL for all.';
+COMMENT ON FUNCTION kbsearch.match_kb_vector_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[]) IS 'Vector leg: every searchable chunk of the organisation that has a direction in the space, with its cosine similarity in millionths (-1000000 … 1000000). p_allowed: articles, NULL for all.';
 
--- Name: fuse_kb_weighted_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: fuse_kb_weighted_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
+CREATE FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT COALESCE(v.article_id, c.article_id) AS article_id,
@@ -1534,9 +1559,9 @@ CREATE FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint,
             FROM unnest(fuse_kb_weighted_v1.p_allowed) u(id)))));
 END;
 
--- Name: FUNCTION fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision) IS 'Every chunk that a leg found, scored in billionths: round(max(0, similarity in millionths) * p_vector_unit) + round(raw * p_keyword_unit). A leg that takes no part adds nothing.';
+COMMENT ON FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision) IS 'Every chunk that a leg found, scored in billionths: round(max(0, similarity in millionths) * p_vector_unit) + round(raw * p_keyword_unit). A leg that takes no part adds nothing.';
 
 -- Name: get_kb_source_v1(bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1604,17 +1629,17 @@ metadata: The article''s metadata, an object.
 
 Errors: KBORG; KBSRC where there is nothing to open.';
 
--- Name: has_kb_direction_v1(public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: has_kb_direction_v1(ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.has_kb_direction_v1(p_embedding public.vector) RETURNS boolean
+CREATE FUNCTION kbsearch.has_kb_direction_v1(p_embedding ext.vector) RETURNS boolean
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT ((public.vector_norm(p_embedding) >= (0.000000000000001)::double precision) AND (public.vector_norm(p_embedding) <= ('1000000000000000'::numeric)::double precision));
+ SELECT ((ext.vector_norm(p_embedding) >= (0.000000000000001)::double precision) AND (ext.vector_norm(p_embedding) <= ('1000000000000000'::numeric)::double precision));
 END;
 
--- Name: FUNCTION has_kb_direction_v1(p_embedding public.vector); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION has_kb_direction_v1(p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.has_kb_direction_v1(p_embedding public.vector) IS 'Whether a cosine with this vector means anything: false for the zero vector and for norms outside 1e-15 … 1e15, where single precision under- or overflows.';
+COMMENT ON FUNCTION kbsearch.has_kb_direction_v1(p_embedding ext.vector) IS 'Whether a cosine with this vector means anything: false for the zero vector and for norms outside 1e-15 … 1e15, where single precision under- or overflows.';
 
 -- Name: has_kb_embeddings_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1662,103 +1687,111 @@ CREATE FUNCTION kbsearch.highlight_kb_text_v1(p_text text, p_language regconfig,
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_nestloop TO 'off'
     SET jit TO 'off'
     AS $$
 DECLARE
     c_context CONSTANT integer := 60;
     v_text CONSTANT text := left(p_text, 16384);
-    v_start integer;
-    v_marked text;
+    v_runs text[];
+    v_starts integer[];
+    v_fields text[] := ARRAY[v_text];
+    v_run_count bigint;
+    v_hit_runs bigint[];
+    v_hit_parts bigint[];
+    v_hit_sizes integer[];
+    v_hit_lexemes text[];
+    v_mark_starts integer[];
+    v_mark_ends integer[];
+    v_mark_lexemes text[];
+    v_first integer;
+    v_start integer := 1;
+    v_end integer;
+    v_at integer;
+    v_mark record;
+    v_html text := '';
 BEGIN
-    WITH pieces AS MATERIALIZED (
+    SELECT array_agg(r.run ORDER BY r.n), array_agg(r.start ORDER BY r.n) INTO v_runs, v_starts
+    FROM (
         SELECT
-            p.n,
-            p.piece,
-            p.shape,
-            lead(p.piece) OVER (ORDER BY p.n) AS next_piece,
-            lead(p.shape) OVER (ORDER BY p.n) AS next_shape,
-            1 + coalesce(sum(char_length(p.piece)) OVER (ORDER BY p.n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS start
-        FROM (
-            SELECT m.n, coalesce(m.hit[1], m.hit[2], m.hit[3]) AS piece, CASE WHEN m.hit[1] IS NOT NULL THEN 'gap' WHEN m.hit[2] IS NOT NULL THEN 'character' ELSE 'word' END AS shape
-            FROM regexp_matches(
-                v_text COLLATE "C",
-                '([\u0001-\u0022\u0024\u0025\u0027-\u002A\u002C\u003B-\u003F\u005B-\u005E\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]+)|([\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF])|([^\u0001-\u0022\u0024\u0025\u0027-\u002A\u002C\u003B-\u003F\u005B-\u005E\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]+)',
-                'g'
-            ) WITH ORDINALITY AS m (hit, n)
-        ) AS p
-    ),
-    fields AS MATERIALIZED (
-        SELECT
-            p.n,
-            p.start,
-            p.piece,
-            p.shape,
-            p.next_shape = 'character' AS has_pair,
-            CASE WHEN p.shape = 'character' AND p.next_shape = 'character' THEN p.piece || p.next_piece ELSE p.piece END AS content,
-            row_number() OVER (ORDER BY p.n) AS field
-        FROM pieces AS p
-        WHERE p.shape <> 'gap'
-    ),
-    hits AS MATERIALIZED (
-        SELECT f.n + CASE WHEN f.shape = 'character' AND f.has_pair THEN a.part - 1 ELSE 0 END AS n, a.lexeme, char_length(a.form) > 1 AND f.shape = 'character' AND f.has_pair AS is_pair
-        FROM kbsearch.analyze_kb_text_v1(ARRAY(SELECT f.content FROM fields AS f ORDER BY f.field), p_language) AS a
-        INNER JOIN fields AS f ON f.field = a.field
-        WHERE a.lexeme || p_tag = ANY (p_lexemes)
-    ),
-    marks AS MATERIALIZED (
-        SELECT h.n, h.lexeme FROM hits AS h
-        UNION
-        SELECT h.n + 1, h.lexeme FROM hits AS h WHERE h.is_pair
-    ),
-    -- the window that shows most of the question's words, the first of these
-    best AS (
-        SELECT w.start
-        FROM (
-            SELECT f.n, f.start
-            FROM fields AS f
-            WHERE f.n IN (SELECT m.n FROM marks AS m)
-            ORDER BY f.n ASC
-            LIMIT 200
-        ) AS w
-        INNER JOIN fields AS g ON g.start BETWEEN w.start AND w.start + p_length - c_context - 1
-        INNER JOIN marks AS m ON m.n = g.n
-        GROUP BY w.n, w.start
-        ORDER BY count(DISTINCT m.lexeme) DESC, w.n ASC
-        LIMIT 1
-    ),
-    placed AS (
-        -- from the beginning where all fits or the beginning is near; else from a word's beginning
-        SELECT CASE
-            WHEN char_length(p_text) <= p_length OR b.start <= c_context THEN 1
-            ELSE (SELECT min(p.start) FROM pieces AS p WHERE p.shape <> 'gap' AND p.start >= least(b.start - c_context, char_length(v_text) - p_length + 1))
-        END::integer AS start
-        FROM best AS b
-    ),
-    shown AS (
-        SELECT
-            p.n,
-            left(p.piece, (s.start + p_length - p.start)::integer) AS piece,
-            p.shape <> 'gap' AND EXISTS (SELECT FROM marks AS m WHERE m.n = p.n) AS is_marked
-        FROM pieces AS p
-        CROSS JOIN (SELECT coalesce((SELECT d.start FROM placed AS d), 1) AS start) AS s
-        WHERE p.start >= s.start AND p.start < s.start + p_length
-    )
-    SELECT
-        coalesce((SELECT d.start FROM placed AS d), 1),
-        replace(string_agg(
+            m.n,
             -- joiners at the ends of a word are no part of it, but for the signs of c++ and c#
-            CASE WHEN t.is_marked
-                THEN kbsearch.escape_kb_html_v1(left(t.piece, char_length(t.piece) - char_length(ltrim(t.piece, '-_./@:+#&'))))
-                    || '<mark>' || kbsearch.escape_kb_html_v1(rtrim(ltrim(t.piece, '-_./@:+#&'), '-_./@:&')) || '</mark>'
-                    || kbsearch.escape_kb_html_v1(substr(t.piece, char_length(rtrim(t.piece, '-_./@:&')) + 1))
-                ELSE kbsearch.escape_kb_html_v1(t.piece)
-            END, '' ORDER BY t.n
-        ), '</mark><mark>', '')
-    INTO v_start, v_marked
-    FROM shown AS t;
+            rtrim(ltrim(m.hit[2], '-_./@:+#&'), '-_./@:&') AS run,
+            (1 + sum(char_length(m.hit[1] || m.hit[2])) OVER (ORDER BY m.n) - char_length(ltrim(m.hit[2], '-_./@:+#&')))::integer AS start
+        FROM regexp_matches(v_text COLLATE "C", '([\u0001-\u0022\u0024\u0025\u0027-\u002A\u002C\u003B-\u003F\u005B-\u005E\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]*)([\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]+|[^\u0001-\u0022\u0024\u0025\u0027-\u002A\u002C\u003B-\u003F\u005B-\u005E\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]+)', 'g') WITH ORDINALITY AS m (hit, n)
+    ) AS r
+    WHERE r.run <> '';
+    LOOP
+        SELECT count(DISTINCT w.run), array_agg(w.run) FILTER (WHERE w.is_hit), array_agg(w.part) FILTER (WHERE w.is_hit),
+            array_agg(w.size) FILTER (WHERE w.is_hit), array_agg(w.lexeme) FILTER (WHERE w.is_hit)
+        INTO v_run_count, v_hit_runs, v_hit_parts, v_hit_sizes, v_hit_lexemes
+        FROM (
+            SELECT
+                CASE WHEN v_fields = v_runs AND cardinality(v_runs) > 1 THEN a.field ELSE dense_rank() OVER (ORDER BY a.n) END AS run,
+                a.part, char_length(a.form) AS size, a.lexeme, l.lexeme IS NOT NULL AS is_hit
+            FROM kbsearch.analyze_kb_text_v1(v_fields, p_language) AS a
+            LEFT JOIN (SELECT DISTINCT g.lexeme COLLATE "C" AS lexeme FROM unnest(p_lexemes) AS g (lexeme)) AS l ON l.lexeme = a.lexeme || p_tag
+        ) AS w;
+        EXIT WHEN v_run_count = cardinality(v_runs) OR v_fields = v_runs OR v_runs IS NULL;
+        v_fields := v_runs;
+    END LOOP;
+    -- in a script without spaces a part is a character, and a lexeme one or two; a word is marked as a whole, and so is what folding lengthened or shortened
+    SELECT array_agg(k.start ORDER BY k.start, k.stop), array_agg(k.stop ORDER BY k.start, k.stop), array_agg(k.lexeme ORDER BY k.start, k.stop)
+    INTO v_mark_starts, v_mark_ends, v_mark_lexemes
+    FROM (
+        SELECT DISTINCT
+            r.start + CASE WHEN r.is_unspaced THEN h.part - 1 ELSE 0 END AS start,
+            r.start + CASE WHEN r.is_unspaced THEN least(h.part - 1 + h.size, char_length(r.run)) ELSE char_length(r.run) END AS stop,
+            h.lexeme
+        FROM (SELECT DISTINCT g.run, g.part, g.size, g.lexeme FROM unnest(v_hit_runs, v_hit_parts, v_hit_sizes, v_hit_lexemes) AS g (run, part, size, lexeme)) AS h
+        INNER JOIN (
+            SELECT u.n, u.run, u.start, u.run COLLATE "C" ~ '^[\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]' AND char_length(kbsearch.fold_kb_text_v1(u.run)) = char_length(u.run) AS is_unspaced
+            FROM unnest(v_runs, v_starts) WITH ORDINALITY AS u (run, start, n)
+            OFFSET 0
+        ) AS r ON r.n = h.run
+        WHERE NOT r.is_unspaced OR h.part <= char_length(r.run)
+    ) AS k;
+    IF char_length(p_text) > p_length AND v_mark_starts IS NOT NULL THEN
+        -- the window that shows most of the question's words, the first of these
+        SELECT w.start INTO v_first
+        FROM (SELECT DISTINCT u.start FROM unnest(v_mark_starts[1:100]) AS u (start)) AS w
+        INNER JOIN unnest(v_mark_starts[1:1000], v_mark_lexemes[1:1000]) AS m (start, lexeme) ON m.start BETWEEN w.start AND w.start + p_length - c_context - 1
+        GROUP BY w.start
+        ORDER BY count(DISTINCT m.lexeme) DESC, w.start ASC
+        LIMIT 1;
+        IF v_first > c_context THEN
+            -- from a run's beginning
+            SELECT min(u.start) INTO v_start
+            FROM unnest(v_starts) AS u (start)
+            WHERE u.start >= greatest(1, least(v_first - c_context, char_length(v_text) - p_length + 1));
+        END IF;
+    END IF;
+    v_end := least(v_start + p_length, char_length(p_text) + 1);
+    v_at := v_start;
+    FOR v_mark IN
+        -- marks that touch are one
+        SELECT min(i.start) AS start, max(i.stop) AS stop
+        FROM (
+            SELECT o.start, o.stop, sum(o.is_new) OVER (ORDER BY o.start, o.stop) AS island
+            FROM (
+                SELECT
+                    m.start, m.stop,
+                    (m.start > coalesce(max(m.stop) OVER (ORDER BY m.start, m.stop ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0))::integer AS is_new
+                FROM unnest(v_mark_starts, v_mark_ends) AS m (start, stop)
+                WHERE m.stop > v_start AND m.start < v_end
+            ) AS o
+        ) AS i
+        GROUP BY i.island
+        ORDER BY start ASC
+    LOOP
+        v_html := v_html
+            || kbsearch.escape_kb_html_v1(substr(p_text, v_at, greatest(0, v_mark.start - v_at)))
+            || '<mark>' || kbsearch.escape_kb_html_v1(substr(p_text, greatest(v_at, v_mark.start), least(v_mark.stop, v_end) - greatest(v_at, v_mark.start))) || '</mark>';
+        v_at := least(v_mark.stop, v_end);
+    END LOOP;
     RETURN CASE WHEN v_start > 1 THEN chr(8230) ELSE '' END
-        || coalesce(v_marked, '')
-        || CASE WHEN v_start + p_length <= char_length(p_text) THEN chr(8230) ELSE '' END;
+        || v_html || kbsearch.escape_kb_html_v1(substr(p_text, v_at, v_end - v_at))
+        || CASE WHEN v_end <= char_length(p_text) THEN chr(8230) ELSE '' END;
 END
 $$;
 
@@ -1858,6 +1891,7 @@ DECLARE
     v_title text;
     v_language regconfig;
     v_tag text;
+    v_exists boolean;
     v_published boolean;
     v_described record;
 BEGIN
@@ -1886,8 +1920,9 @@ BEGIN
     END IF;
     SELECT
         a.version, a.title, coalesce(a.language, o.language), a.published,
-        CASE WHEN a.language <> o.language THEN chr(31) || kbsearch.name_kb_language_v1(a.language) ELSE '' END
-    INTO NEW.article_version, v_title, v_language, v_published, v_tag
+        CASE WHEN a.language <> o.language THEN chr(31) || kbsearch.name_kb_language_v1(a.language) ELSE '' END,
+        EXISTS (SELECT FROM pg_ts_config AS g WHERE g.oid = coalesce(a.language, o.language))
+    INTO NEW.article_version, v_title, v_language, v_published, v_tag, v_exists
     FROM kbsearch.kb_articles AS a
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
     WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
@@ -1906,6 +1941,11 @@ BEGIN
         NEW.occurrence_count := OLD.occurrence_count;
         NEW.phrase_text := OLD.phrase_text;
         RETURN NEW;
+    END IF;
+    IF NOT v_exists THEN
+        RAISE EXCEPTION 'the text search configuration of article % does not exist any more (oid %)', NEW.article_id, v_language::oid
+            USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('org_id', NEW.org_id, 'article_id', NEW.article_id, 'language', v_language::oid::bigint)::text,
+                HINT = 'Give the article, or the organisation where the article has none, another language.';
     END IF;
     NEW.title := v_title;
     NEW.language := v_language;
@@ -1926,7 +1966,7 @@ $$;
 
 -- Name: FUNCTION kb_chunks_describe_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBLNG: its language is gone; KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
 
 -- Name: kb_chunks_truncated_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2221,9 +2261,9 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.kb_organizations_removed_v1() IS 'Trigger, after delete from organizations: removes the derived rows. There is no foreign key for it, because the cascade to the chunks would then still write postings.';
 
--- Name: list_kb_candidates_v1(bigint, bigint, public.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: list_kb_candidates_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
+CREATE FUNCTION kbsearch.list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT c.article_id,
@@ -2255,9 +2295,9 @@ CREATE FUNCTION kbsearch.list_kb_candidates_v1(p_org_id bigint, p_space_id bigin
    WHERE ((list_kb_candidates_v1.p_min_score IS NULL) OR (((c.score)::double precision / ('1000000000'::numeric)::double precision) >= list_kb_candidates_v1.p_min_score));
 END;
 
--- Name: FUNCTION list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding public.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision) IS 'The candidates of a search, in no order: every article that a leg found, as its best chunk, of equally good ones the one of the lowest id, and not below the floor. score: billionths; similarity: millionths; raw: keyword score in units of 1/p_keyword_bound.';
+COMMENT ON FUNCTION kbsearch.list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision) IS 'The candidates of a search, in no order: every article that a leg found, as its best chunk, of equally good ones the one of the lowest id, and not below the floor. score: billionths; similarity: millionths; raw: keyword score in units of 1/p_keyword_bound.';
 
 -- Name: list_kb_chunk_entries_v1(bigint, boolean, text[], smallint[], bigint, bigint, smallint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2346,7 +2386,7 @@ COMMENT ON FUNCTION kbsearch.list_kb_entries_v1(p_org_id bigint) IS 'The entries
 
 -- Name: list_kb_given_vectors_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.list_kb_given_vectors_v1(p_chunks jsonb) RETURNS TABLE(chunk_no bigint, embedding public.vector, input_sha256 bytea, has_direction boolean)
+CREATE FUNCTION kbsearch.list_kb_given_vectors_v1(p_chunks jsonb) RETURNS TABLE(chunk_no bigint, embedding ext.vector, input_sha256 bytea, has_direction boolean)
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT (e.n - 1),
@@ -2354,7 +2394,7 @@ CREATE FUNCTION kbsearch.list_kb_given_vectors_v1(p_chunks jsonb) RETURNS TABLE(
      decode((e.chunk ->> 'input_sha256'::text), 'hex'::text) AS decode,
      kbsearch.has_kb_direction_v1(v.embedding) AS has_kb_direction_v1
     FROM (jsonb_array_elements(list_kb_given_vectors_v1.p_chunks) WITH ORDINALITY e(chunk, n)
-      CROSS JOIN LATERAL ( SELECT ((e.chunk ->> 'embedding'::text))::public.vector AS embedding) v)
+      CROSS JOIN LATERAL ( SELECT ((e.chunk ->> 'embedding'::text))::ext.vector AS embedding) v)
    WHERE (jsonb_typeof((e.chunk -> 'embedding'::text)) = 'array'::text);
 END;
 
@@ -2404,9 +2444,48 @@ END;
 
 COMMENT ON FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint) IS 'The words of a question that a chunk has, an array of objects in the order of the lexemes: lexeme, language, document_frequency, question_count, idf (thousandths), impact (thousandths, 0 … 2200), share (10^-12 of all that the question''s words weigh) and contribution, share * impact (or share), of which the chunk''s raw keyword score is the sum.';
 
--- Name: rank_kb_articles_v1(kbsearch.kb_search_plan, public.vector, bigint, bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: list_kb_ranking_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) RETURNS TABLE(place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint)
+CREATE FUNCTION kbsearch.list_kb_ranking_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) RETURNS TABLE(block integer, article_ids bigint[], chunk_ids bigint[], scores bigint[], similarities integer[], keyword_scores integer[], ties integer[], answer jsonb, lexemes text[])
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+BEGIN
+    v_plan := kbsearch.prepare_kb_search_v1(
+        p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory,
+        p_language, false
+    );
+    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', NULL);
+    lexemes := v_plan.lexemes;
+    RETURN NEXT;
+    RETURN QUERY
+    SELECT
+        ((r.place - 1) / 100)::integer,
+        array_agg(r.article_id ORDER BY r.place),
+        array_agg(r.chunk_id ORDER BY r.place),
+        array_agg(r.score ORDER BY r.place),
+        array_agg(r.similarity ORDER BY r.place),
+        array_agg(round(r.raw * 1e9::double precision / v_plan.keyword_bound)::integer ORDER BY r.place),
+        array_agg(r.tied_with::integer ORDER BY r.place),
+        NULL::jsonb,
+        NULL::text[]
+    FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, NULL, 0, NULL, NULL) AS r
+    GROUP BY (r.place - 1) / 100;
+END
+$$;
+
+-- Name: FUNCTION list_kb_ranking_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_ranking_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'A whole ranking in blocks of 100 places, as kb_search_snapshot_blocks has them, in no order; and a row without a block that has what its pages say of the whole (answer) and the question''s words.';
+
+-- Name: rank_kb_articles_v1(kbsearch.kb_search_plan, ext.vector, bigint, bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) RETURNS TABLE(place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint)
     LANGUAGE plpgsql STABLE ROWS 10 PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2491,9 +2570,9 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result.';
+COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result.';
 
 -- Name: seal_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2525,6 +2604,7 @@ CREATE TABLE kbsearch.kb_articles (
     version integer DEFAULT 1 NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_articles_external_ref_check CHECK ((octet_length(external_ref) <= 2000)),
     CONSTRAINT kb_articles_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint))),
     CONSTRAINT kb_articles_kind_check CHECK (((kind <> ''::text) AND (kind <> '*'::text))),
     CONSTRAINT kb_articles_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text))
@@ -2615,9 +2695,9 @@ COMMENT ON COLUMN kbsearch.kb_source_kinds.inspectable IS 'False where there is 
 
 COMMENT ON COLUMN kbsearch.kb_source_kinds.description IS 'For people.';
 
--- Name: list_kb_results_v1(kbsearch.kb_search_plan, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: list_kb_results_v1(kbsearch.kb_search_plan, ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text, total bigint)
+CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text, total bigint)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT r.place,
@@ -2657,9 +2737,9 @@ CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_em
       LEFT JOIN kbsearch.kb_source_kinds k ON ((k.kind = a.kind)));
 END;
 
--- Name: FUNCTION list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) IS 'A page of ranked articles, in no order, with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result.';
+COMMENT ON FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) IS 'A page of ranked articles, in no order, with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result.';
 
 -- Name: lock_kb_corpus_v1(bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2780,9 +2860,9 @@ $_$;
 
 COMMENT ON FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) IS 'The payload of a cursor made by seal_kb_cursor_v1, NULL when it was damaged.';
 
--- Name: open_kb_search_v1(bigint, text, public.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, interval); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: open_kb_search_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, interval); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.open_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_expires_in interval DEFAULT '00:15:00'::interval) RETURNS TABLE(snapshot uuid, total bigint, expires_at timestamp with time zone)
+CREATE FUNCTION kbsearch.open_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_expires_in interval DEFAULT '00:15:00'::interval) RETURNS TABLE(snapshot uuid, total bigint, expires_at timestamp with time zone)
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2791,63 +2871,63 @@ CREATE FUNCTION kbsearch.open_kb_search_v1(p_org_id bigint, p_query_text text, p
     SET enable_seqscan TO 'off'
     AS $$
 #variable_conflict use_column
-DECLARE
-    v_plan kbsearch.kb_search_plan;
-    v_limit integer;
 BEGIN
     IF current_setting('transaction_read_only') = 'on' THEN
         RAISE EXCEPTION 'a snapshot cannot be stored in a read-only transaction%', CASE WHEN pg_is_in_recovery() THEN ': this server is a replica' ELSE '' END
             USING ERRCODE = 'KBSNP', DETAIL = jsonb_build_object('org_id', p_org_id, 'reason', 'read_only', 'is_replica', pg_is_in_recovery())::text,
                 HINT = 'Open it on the primary and read its pages here, or page by the cursors of search_kb_hybrid_v1, which writes nothing.';
     END IF;
-    v_plan := kbsearch.prepare_kb_search_v1(
-        p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory,
-        p_language, false
-    );
-    IF p_expires_in IS NULL OR p_expires_in <= interval '0' OR p_expires_in > interval '1 day' THEN
+    IF p_expires_in IS NULL OR now() + p_expires_in <= now() OR now() + p_expires_in > now() + interval '1 day' THEN
         RAISE EXCEPTION 'p_expires_in is %, expected more than 0 and at most 1 day', coalesce(p_expires_in::text, 'NULL')
             USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_expires_in', 'given', p_expires_in, 'maximum', '1 day')::text,
                 HINT = 'Pass how long the pages are to be read, 15 minutes for instance.';
     END IF;
+    snapshot := gen_random_uuid();
+    expires_at := now() + p_expires_in;
+    WITH ranked AS MATERIALIZED (
+        SELECT r.block, r.article_ids, r.chunk_ids, r.scores, r.similarities, r.keyword_scores, r.ties, r.answer, r.lexemes
+        FROM kbsearch.list_kb_ranking_v1(
+            p_org_id, p_query_text, p_query_embedding, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory, p_language
+        ) AS r
+    ),
+    head AS (
+        INSERT INTO kbsearch.kb_search_snapshots (org_id, id, expires_at, total, answer, lexemes, kinds, metadata)
+        SELECT
+            p_org_id, open_kb_search_v1.snapshot, open_kb_search_v1.expires_at,
+            (SELECT coalesce(sum(cardinality(c.article_ids)), 0) FROM ranked AS c), r.answer, r.lexemes, p_kinds, p_metadata
+        FROM ranked AS r
+        WHERE r.block IS NULL
+        RETURNING kb_search_snapshots.total
+    ),
+    body AS (
+        INSERT INTO kbsearch.kb_search_snapshot_blocks (org_id, snapshot_id, block, article_ids, chunk_ids, scores, similarities, keyword_scores, ties)
+        SELECT p_org_id, open_kb_search_v1.snapshot, r.block, r.article_ids, r.chunk_ids, r.scores, r.similarities, r.keyword_scores, r.ties
+        FROM ranked AS r
+        WHERE r.block IS NOT NULL
+    )
+    SELECT h.total INTO total FROM head AS h;
     PERFORM kbsearch.sweep_kb_searches_v1(p_org_id);
-    SELECT o.snapshot_limit INTO v_limit FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
+    -- those that another session is removing are left to it
     DELETE FROM kbsearch.kb_search_snapshots AS s
     WHERE s.org_id = p_org_id AND s.id IN (
-        SELECT h.id FROM kbsearch.kb_search_snapshots AS h WHERE h.org_id = p_org_id ORDER BY h.created_at DESC, h.id DESC OFFSET v_limit - 1
+        SELECT h.id
+        FROM kbsearch.kb_search_snapshots AS h
+        WHERE h.org_id = p_org_id AND h.id IN (
+            SELECT l.id
+            FROM kbsearch.kb_search_snapshots AS l
+            WHERE l.org_id = p_org_id
+            ORDER BY l.created_at DESC, l.id DESC
+            OFFSET (SELECT o.snapshot_limit FROM kbsearch.organizations AS o WHERE o.id = p_org_id)
+        )
         FOR UPDATE SKIP LOCKED
     );
-    INSERT INTO kbsearch.kb_search_snapshots (org_id, expires_at, total, answer, lexemes)
-    VALUES (
-        p_org_id, now() + p_expires_in, 0,
-        jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', NULL),
-        v_plan.lexemes
-    )
-    RETURNING kb_search_snapshots.id, kb_search_snapshots.expires_at INTO snapshot, expires_at;
-    WITH stored AS (
-        INSERT INTO kbsearch.kb_search_snapshot_blocks (org_id, snapshot_id, block, article_ids, chunk_ids, scores, similarities, keyword_scores, ties)
-        SELECT
-            p_org_id,
-            snapshot,
-            (r.place - 1) / 100,
-            array_agg(r.article_id ORDER BY r.place),
-            array_agg(r.chunk_id ORDER BY r.place),
-            array_agg(r.score ORDER BY r.place),
-            array_agg(r.similarity ORDER BY r.place),
-            array_agg(round(r.raw * 1e9::double precision / v_plan.keyword_bound)::integer ORDER BY r.place),
-            array_agg(r.tied_with::integer ORDER BY r.place)
-        FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, NULL, 0, NULL, NULL) AS r
-        GROUP BY (r.place - 1) / 100
-        RETURNING cardinality(article_ids) AS size
-    )
-    SELECT coalesce(sum(s.size), 0) INTO total FROM stored AS s;
-    UPDATE kbsearch.kb_search_snapshots AS s SET total = open_kb_search_v1.total WHERE s.org_id = p_org_id AND s.id = snapshot;
     RETURN NEXT;
 END
 $$;
 
--- Name: FUNCTION open_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_expires_in interval); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION open_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_expires_in interval); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.open_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_expires_in interval) IS 'Ranks once and stores the whole ranking, whose pages fetch_kb_page_v1 returns, whatever is written meanwhile. Removes the organisation''s expired snapshots, and its oldest where there are more than organizations.snapshot_limit.
+COMMENT ON FUNCTION kbsearch.open_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_expires_in interval) IS 'Ranks once and stores the whole ranking, whose pages fetch_kb_page_v1 returns, whatever is written meanwhile. Removes the organisation''s expired snapshots, and its oldest where there are more than organizations.snapshot_limit (a few more may stand while several are opened at a time).
 
 Arguments:
 p_org_id: The organisation searched.
@@ -2979,9 +3059,9 @@ $_$;
 
 COMMENT ON FUNCTION kbsearch.parse_kb_query_v1(p_query_text text, p_language regconfig, OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT reason text, OUT operators jsonb, OUT ignored text[]) IS 'A question''s lexemes ("C" order) with the number of times it says each, words of phrases included, and the folded words it says them by (forms, between spaces); reason: why there are none (empty_query, stop_words_only, only_exclusions); operators: phrases and exclusions, numbered (n) alike in every language, with their word sequence; ignored: operators without a word in them.';
 
--- Name: place_kb_candidates_v1(kbsearch.kb_search_plan, public.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: place_kb_candidates_v1(kbsearch.kb_search_plan, ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, kind text, place_in_kind bigint, quota bigint, kept boolean, place bigint, tied_with bigint, tied_in_kind bigint, is_tie_cut boolean, tied_article_ids bigint[])
+CREATE FUNCTION kbsearch.place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, kind text, place_in_kind bigint, quota bigint, kept boolean, place bigint, tied_with bigint, tied_in_kind bigint, is_tie_cut boolean, tied_article_ids bigint[])
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3041,13 +3121,13 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, p_embedding public.vector) IS 'Every candidate of a search, in no order, with what the quota and the ranking made of it: place_in_kind; quota of its kind, NULL for none; kept; place in the ranking, NULL where the quota cut it; tied_with and tied_in_kind: other candidates of its score, and of its kind too; is_tie_cut: the quota cuts through the tie it is in; tied_article_ids: at most 100 of those it ties with, ascending.';
+COMMENT ON FUNCTION kbsearch.place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) IS 'Every candidate of a search, in no order, with what the quota and the ranking made of it: place_in_kind; quota of its kind, NULL for none; kept; place in the ranking, NULL where the quota cut it; tied_with and tied_in_kind: other candidates of its score, and of its kind too; is_tie_cut: the quota cuts through the tie it is in; tied_article_ids: at most 100 of those it ties with, ascending.';
 
--- Name: prepare_kb_search_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: prepare_kb_search_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) RETURNS kbsearch.kb_search_plan
+CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) RETURNS kbsearch.kb_search_plan
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3175,6 +3255,13 @@ BEGIN
     IF cardinality(v_plan.tags) > 1 THEN
         v_plan.configurations := v_plan.configurations || ARRAY(SELECT kbsearch.find_kb_language_v1(substr(u.tag, 2)) FROM unnest(v_plan.tags[2:]) WITH ORDINALITY AS u (tag, n) ORDER BY u.n);
     END IF;
+    IF array_position(v_plan.configurations, NULL) IS NOT NULL AND (p_cursor IS NULL OR kbsearch.count_kb_lost_languages_v1(p_org_id) > 0) THEN
+        RAISE EXCEPTION 'organisation % has chunks in a text search configuration that does not exist any more', p_org_id
+            USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('org_id', p_org_id, 'languages', (
+                    SELECT to_jsonb(array_agg(substr(u.tag, 2) ORDER BY u.n)) FROM unnest(v_plan.tags, v_plan.configurations) WITH ORDINALITY AS u (tag, configuration, n) WHERE u.configuration IS NULL
+                ))::text,
+                HINT = 'Was it renamed or dropped? Give it its name back, or its articles another language, and call kbsearch.reanalyze_kb_chunks_v1.';
+    END IF;
     IF v_named <> ALL (v_plan.configurations) THEN
         v_plan.configurations := v_plan.configurations || v_named;
         v_plan.tags := v_plan.tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
@@ -3234,7 +3321,7 @@ BEGIN
         v_reason := CASE
             WHEN
                 v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
-                OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,18}(,[0-9]{1,18})*)?$'
+                OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
                 OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
@@ -3251,7 +3338,9 @@ BEGIN
         v_plan.uses_vector := v_parts[5] LIKE 'v%';
         v_plan.uses_keyword := v_parts[5] LIKE '%k';
         v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts) AS c (chunk_count));
-        v_plan.document_frequencies := string_to_array(v_parts[7], ',')::bigint[];
+        SELECT coalesce(array_agg(coalesce(split_part(f.pair, ':', 2)::bigint, 0) ORDER BY q.n), '{}') INTO v_plan.document_frequencies
+        FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
+        LEFT JOIN string_to_table(v_parts[7], ',') AS f (pair) ON split_part(f.pair, ':', 1) = q.n::text;
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
     ELSE
@@ -3312,16 +3401,20 @@ BEGIN
             FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
             WHERE c.n = 1 OR c.chunk_count > 0
         ),
-        array_to_string(v_plan.document_frequencies, ',')
+        (
+            SELECT coalesce(string_agg(f.n || ':' || f.document_frequency, ',' ORDER BY f.n), '')
+            FROM unnest(v_plan.document_frequencies) WITH ORDINALITY AS f (document_frequency, n)
+            WHERE f.document_frequency > 0
+        )
     );
     v_plan.highlight := p_highlight;
     RETURN v_plan;
 END
 $_$;
 
--- Name: FUNCTION prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
 
 -- Name: reanalyze_kb_chunks_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3336,6 +3429,8 @@ BEGIN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
+    -- writers wait: they lock articles and chunks in another order
+    PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
     -- the trigger analyses a chunk again where its language is taken away, and gives it back
     UPDATE kbsearch.kb_article_chunks AS c SET language = NULL WHERE c.org_id = p_org_id;
     GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -3433,6 +3528,10 @@ BEGIN
         RAISE EXCEPTION 'p_external_refs is NULL or has a NULL in it'
             USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('argument', 'p_external_refs')::text, HINT = 'Pass the external reference of every article.';
     END IF;
+    IF EXISTS (SELECT FROM unnest(p_external_refs) AS given (external_ref) WHERE octet_length(given.external_ref) > 2000) THEN
+        RAISE EXCEPTION 'an external reference has more than 2000 bytes'
+            USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('argument', 'p_external_refs', 'maximum_bytes', 2000)::text, HINT = 'Refer to articles by shorter names, a hash of the long one for instance.';
+    END IF;
     INSERT INTO kbsearch.kb_articles AS a (org_id, external_ref, published)
     SELECT p_org_id, r.external_ref, false
     FROM (SELECT DISTINCT given.external_ref COLLATE "C" AS external_ref FROM unnest(p_external_refs) AS given (external_ref)) AS r
@@ -3478,7 +3577,7 @@ CREATE TABLE kbsearch.kb_builtin_profiles (
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
     CONSTRAINT kb_builtin_profiles_fusion_check CHECK ((fusion = ANY (ARRAY['weighted'::text, 'rrf'::text, 'vector'::text, 'keyword'::text]))),
     CONSTRAINT kb_builtin_profiles_keyword_weight_check CHECK (((keyword_weight >= (0)::double precision) AND (keyword_weight <= (1)::double precision))),
-    CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK ((jsonb_typeof(kind_quota) = 'object'::text)),
+    CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK (kbsearch.is_kb_quota_v1(kind_quota)),
     CONSTRAINT kb_builtin_profiles_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
     CONSTRAINT kb_builtin_profiles_rrf_k_check CHECK (((rrf_k >= 1) AND (rrf_k <= 10000))),
     CONSTRAINT kb_builtin_profiles_scorer_check CHECK ((scorer = ANY (ARRAY['bm25'::text, 'term_count'::text]))),
@@ -3544,7 +3643,7 @@ CREATE TABLE kbsearch.kb_ranking_profiles (
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
     CONSTRAINT kb_builtin_profiles_fusion_check CHECK ((fusion = ANY (ARRAY['weighted'::text, 'rrf'::text, 'vector'::text, 'keyword'::text]))),
     CONSTRAINT kb_builtin_profiles_keyword_weight_check CHECK (((keyword_weight >= (0)::double precision) AND (keyword_weight <= (1)::double precision))),
-    CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK ((jsonb_typeof(kind_quota) = 'object'::text)),
+    CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK (kbsearch.is_kb_quota_v1(kind_quota)),
     CONSTRAINT kb_builtin_profiles_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
     CONSTRAINT kb_builtin_profiles_rrf_k_check CHECK (((rrf_k >= 1) AND (rrf_k <= 10000))),
     CONSTRAINT kb_builtin_profiles_scorer_check CHECK ((scorer = ANY (ARRAY['bm25'::text, 'term_count'::text]))),
@@ -3674,9 +3773,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.say_kb_place_v1(p_vector_rank bigint, p_vector_part bigint, p_keyword_rank bigint, p_keyword_part bigint, p_matches jsonb, p_other_chunk_count bigint, p_tied_with bigint) IS 'In words for people, why an article has its score, and whether its id had a say in its place.';
 
--- Name: search_kb_hybrid_page_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: search_kb_hybrid_page_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_highlight boolean DEFAULT false) RETURNS jsonb
+CREATE FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_highlight boolean DEFAULT false) RETURNS jsonb
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3725,9 +3824,9 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'One page of search_kb_hybrid_v1 as one JSON document, for calls over HTTP. Writes nothing; one snapshot a call.
+COMMENT ON FUNCTION kbsearch.search_kb_hybrid_page_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'One page of search_kb_hybrid_v1 as one JSON document, for calls over HTTP. Writes nothing; one snapshot a call.
 
 Arguments:
 p_org_id: The organisation searched.
@@ -3769,9 +3868,9 @@ legs.keyword.ignored: Phrases and exclusions of the question without a word in t
 
 Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
 
--- Name: search_kb_hybrid_v1(bigint, text, public.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: search_kb_hybrid_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector DEFAULT NULL::public.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_highlight boolean DEFAULT false) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text)
+CREATE FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_limit bigint DEFAULT 10, p_offset bigint DEFAULT 0, p_cursor text DEFAULT NULL::text, p_kinds text[] DEFAULT NULL::text[], p_kind_quota jsonb DEFAULT NULL::jsonb, p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text, p_highlight boolean DEFAULT false) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3796,9 +3895,9 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding public.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Ranks the published articles of an organisation by meaning and by words: one row an article, in a total order (score descending, then article id). Writes nothing; one snapshot a call.
+COMMENT ON FUNCTION kbsearch.search_kb_hybrid_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Ranks the published articles of an organisation by meaning and by words: one row an article, in a total order (score descending, then article id). Writes nothing; one snapshot a call.
 
 Arguments:
 p_org_id: The organisation searched.
@@ -3940,6 +4039,10 @@ BEGIN
     END IF;
     v_problem := CASE
         WHEN coalesce(p_kind, '') IN ('', '*') THEN 'p_kind is empty, * or NULL'
+        WHEN octet_length(p_external_ref) > 2000 THEN format('p_external_ref has %s bytes, at most 2000', octet_length(p_external_ref))
+        WHEN p_article_id IS NOT NULL AND EXISTS (
+            SELECT FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.external_ref = p_external_ref AND a.id <> p_article_id
+        ) THEN format('p_external_ref is the name of another article than p_article_id, %s', p_article_id)
         WHEN p_published IS NULL THEN 'p_published is NULL'
         WHEN jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object' THEN 'p_metadata is no object'
         WHEN jsonb_typeof(v_chunks) <> 'array' THEN 'p_chunks is no array'
@@ -3988,7 +4091,8 @@ BEGIN
                 HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL for the organisation''s active space.';
     END IF;
 
-    -- the article, locked for what follows
+    -- the organisation's lock before the article's, as every change of the organisation has it; then the article, for what follows
+    PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
     SELECT a.id INTO v_article_id
     FROM kbsearch.kb_articles AS a
     WHERE a.org_id = p_org_id AND CASE WHEN p_article_id IS NULL THEN a.external_ref = p_external_ref ELSE a.id = p_article_id END
@@ -4095,11 +4199,14 @@ CREATE FUNCTION kbsearch.weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigin
                              WHEN weigh_kb_terms_v1.p_counts_terms THEN (1)::bigint
                              ELSE (q.term_count * kbsearch.kb_idf_v1((weigh_kb_terms_v1.p_chunk_counts)[q.corpus], q.document_frequency))
                          END)::numeric AS weight
-                    FROM UNNEST(weigh_kb_terms_v1.p_lexemes, weigh_kb_terms_v1.p_term_counts, weigh_kb_terms_v1.p_forms, weigh_kb_terms_v1.p_corpora, weigh_kb_terms_v1.p_document_frequencies) q(lexeme, term_count, forms, corpus, document_frequency)
-                   WHERE ((q.document_frequency > 0) OR ((cardinality(weigh_kb_terms_v1.p_chunk_counts) > 1) AND (string_to_array(q.forms, ' '::text) && ( SELECT array_agg(f.form) AS array_agg
-                            FROM (UNNEST(weigh_kb_terms_v1.p_forms, weigh_kb_terms_v1.p_document_frequencies) k(forms, document_frequency)
-                              CROSS JOIN LATERAL string_to_table(k.forms, ' '::text) f(form))
-                           WHERE (k.document_frequency > 0)))))) w) t
+                    FROM UNNEST(weigh_kb_terms_v1.p_lexemes, weigh_kb_terms_v1.p_term_counts, weigh_kb_terms_v1.p_forms, weigh_kb_terms_v1.p_corpora, weigh_kb_terms_v1.p_document_frequencies) WITH ORDINALITY q(lexeme, term_count, forms, corpus, document_frequency, n)
+                   WHERE ((q.document_frequency > 0) OR ((cardinality(weigh_kb_terms_v1.p_chunk_counts) > 1) AND (q.n IN ( SELECT said.n
+                            FROM (unnest(weigh_kb_terms_v1.p_forms) WITH ORDINALITY said(forms, n)
+                              CROSS JOIN LATERAL string_to_table(said.forms, ' '::text) word(form))
+                           WHERE (word.form IN ( SELECT f.form
+                                    FROM (UNNEST(weigh_kb_terms_v1.p_forms, weigh_kb_terms_v1.p_document_frequencies) k(forms, document_frequency)
+                                      CROSS JOIN LATERAL string_to_table(k.forms, ' '::text) f(form))
+                                   WHERE (k.document_frequency > 0)))))))) w) t
    WHERE (t.document_frequency > 0);
 END;
 
@@ -4148,16 +4255,6 @@ $$;
 -- Name: FUNCTION write_kb_entries_v1(p_org_id bigint, p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.write_kb_entries_v1(p_org_id bigint, p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds the entries of a small write (lexeme, entry, sign; three arrays) to an organisation''s postings, merged with what stands there as far as that is cheap and keeps nobody waiting, and the counts to its statistics.';
-
--- Name: kb_alembic_version; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.kb_alembic_version (
-    version_num character varying(32) NOT NULL
-);
-
--- Name: TABLE kb_alembic_version; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.kb_alembic_version IS 'The installed revision of kbsearch.';
 
 -- Name: kb_article_chunks_id_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
 
@@ -4311,16 +4408,18 @@ COMMENT ON TABLE kbsearch.kb_search_snapshot_blocks IS 'Places 100 * block + 1 �
 CREATE TABLE kbsearch.kb_search_snapshots (
     org_id bigint NOT NULL,
     id uuid DEFAULT gen_random_uuid() NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     expires_at timestamp with time zone NOT NULL,
     total bigint NOT NULL,
     answer jsonb NOT NULL,
-    lexemes text[] NOT NULL
+    lexemes text[] NOT NULL,
+    kinds text[],
+    metadata jsonb
 );
 
 -- Name: TABLE kb_search_snapshots; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_search_snapshots IS 'A ranking stored by open_kb_search_v1. answer: what its pages say of the whole (profile, space_id, legs); lexemes: the question''s words with their languages'' tags, for excerpts.';
+COMMENT ON TABLE kbsearch.kb_search_snapshots IS 'A ranking stored by open_kb_search_v1. answer: what its pages say of the whole (profile, space_id, legs); lexemes: the question''s words with their languages'' tags, for excerpts; kinds and metadata: filters of the search, which hold for its pages as well.';
 
 -- Name: kb_segment_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
 
@@ -4345,11 +4444,6 @@ ALTER TABLE kbsearch.organizations ALTER COLUMN id ADD GENERATED BY DEFAULT AS I
     NO MAXVALUE
     CACHE 1
 );
-
--- Name: kb_alembic_version kb_alembic_version_pkc; Type: CONSTRAINT; Schema: kbsearch; Owner: -
-
-ALTER TABLE ONLY kbsearch.kb_alembic_version
-    ADD CONSTRAINT kb_alembic_version_pkc PRIMARY KEY (version_num);
 
 -- Name: kb_article_chunks kb_article_chunks_org_id_article_id_id_searchable_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 

@@ -1,19 +1,26 @@
-"""The database that tests run on: an embedded server of their own, or the one that KBSEARCH_TEST_DSN names (a role that may create databases)."""
+"""The databases that tests run on: on an embedded server of their own, or on the one that KBSEARCH_TEST_DSN names (a role that may create databases).
+
+Tests run as an application does whose DBA is careful: as a role that may create nothing but objects in the schema kbsearch, with an empty search
+path, and with the extension vector in the schema ext. The administrator (the role of KBSEARCH_TEST_DSN, or the embedded server's superuser) makes
+databases and prepares them. If the role of KBSEARCH_TEST_DSN may not create roles it is the application's, too; the header of the run says so.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from kbsearch import embedded, migrate
 
@@ -30,12 +37,30 @@ FAST = {
 
 def pytest_report_header() -> str:
     given = os.environ.get("KBSEARCH_TEST_DSN")
-    return f"kbsearch: database server: {'KBSEARCH_TEST_DSN' if given else 'embedded PostgreSQL, temporary'}"
+    if not given:
+        return f"kbsearch: embedded PostgreSQL, temporary; {_described(True)}"
+    with psycopg.connect(given, autocommit=True) as connection:
+        return f"kbsearch: server of KBSEARCH_TEST_DSN; {_described(_may_create_roles(connection))}"
+
+
+def _described(role: bool) -> str:
+    return (
+        "tests run as a role of their own, without rights"
+        if role
+        else "ITS ROLE MAY NOT CREATE ROLES: tests run with that role's own rights"
+    )
+
+
+def _may_create_roles(connection: psycopg.Connection[Any]) -> bool:
+    row = connection.execute(
+        "SELECT rolsuper OR rolcreaterole FROM pg_catalog.pg_roles WHERE rolname = current_user"
+    ).fetchone()
+    return row is not None and bool(row[0])
 
 
 @pytest.fixture(scope="session")
 def server_dsn() -> Iterator[str]:
-    """Connection string of the maintenance database of the server that tests may create databases on."""
+    """Connection string of the administrator for the maintenance database of the server."""
     given = os.environ.get("KBSEARCH_TEST_DSN")
     if given:
         yield given
@@ -49,23 +74,94 @@ def server_dsn() -> Iterator[str]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+PREPARATION = """CREATE SCHEMA ext;
+CREATE EXTENSION vector SCHEMA ext;
+GRANT USAGE ON SCHEMA ext TO {role};
+CREATE SCHEMA {schema} AUTHORIZATION {role};
+REVOKE CREATE ON SCHEMA public FROM PUBLIC"""
+"""What a DBA runs before the application installs kbsearch."""
+
+
 class Databases:
-    """Makes and drops databases on the test server."""
+    """Makes and drops databases on the test server.
+
+    Attributes:
+        server_dsn: connection string of the administrator for the maintenance database.
+        role: the application's role.
+        has_role: whether that is another than the administrator's.
+        is_superuser: whether the administrator is one.
+    """
 
     def __init__(self, server_dsn: str) -> None:
         self.server_dsn = server_dsn
+        self.role = f"kbsearch_test_{uuid.uuid4().hex[:12]}"
+        self._password = uuid.uuid4().hex
+        with psycopg.connect(server_dsn, autocommit=True) as connection:
+            self.has_role = _may_create_roles(connection)
+            self.is_superuser = connection.info.parameter_status("is_superuser") == "on"
+            if self.has_role:
+                role = sql.Identifier(self.role)
+                statement = "CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD {}"
+                connection.execute(sql.SQL(statement).format(role, sql.Literal(self._password)))
+                connection.execute(sql.SQL("ALTER ROLE {} SET search_path = ''").format(role))
+                # Tests that provoke deadlocks need not wait a second for each; a superuser's to set.
+                with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(sql.SQL("ALTER ROLE {} SET deadlock_timeout = '10ms'").format(role))
+                # Only a member may make a schema for a role, or end its sessions.
+                connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(role))
+            else:
+                self.role = connection.info.user
 
-    def create(self, template: str = "template0") -> str:
-        """Create a database and return its connection string."""
+    def create(self, template: str | None = None) -> str:
+        """Create a database and return the application's connection string.
+
+        Args:
+            template: name of a database to clone; by default an empty one that a DBA has prepared.
+        """
+        admin = self.bare(template or "template0")
+        dsn = self.application(admin)
+        if template is None:
+            prepare = sql.SQL(PREPARATION).format(role=sql.Identifier(self.role), schema=sql.Identifier("kbsearch"))
+            with psycopg.connect(admin) as connection:
+                connection.execute(prepare)
+        return dsn
+
+    def bare(self, template: str = "template0") -> str:
+        """Create a database, and return the administrator's connection string: nothing is prepared, the search path is PostgreSQL's own."""
         name = f"kbsearch_test_{uuid.uuid4().hex[:12]}"
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8'")
         self._run(statement.format(sql.Identifier(name), sql.Identifier(template)))
         return make_conninfo(self.server_dsn, dbname=name)
 
+    def application(self, dsn: str) -> str:
+        """The application's connection string for the database of this one."""
+        if self.has_role:
+            return make_conninfo(dsn, user=self.role, password=self._password)
+        return make_conninfo(dsn, options=f"{conninfo_to_dict(dsn).get('options') or ''} -c search_path=")
+
+    def admin(self, dsn: str) -> str:
+        """The administrator's connection string for the database of this one."""
+        return make_conninfo(self.server_dsn, dbname=str(conninfo_to_dict(dsn)["dbname"]))
+
     def drop(self, dsn: str) -> None:
         """Drop a database, whoever is connected to it."""
-        name = str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
-        self._run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        name = str(conninfo_to_dict(dsn)["dbname"])
+        for attempt in range(10):
+            try:
+                self._run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+            except psycopg.errors.InsufficientPrivilege:
+                # An autovacuum worker is in it, which only a superuser may end.
+                if attempt == 9:
+                    raise
+                time.sleep(0.5)
+            else:
+                return
+
+    def close(self) -> None:
+        """Drop the role."""
+        if self.has_role:
+            with contextlib.suppress(psycopg.errors.DependentObjectsStillExist):  # of a run that was killed
+                self._run(sql.SQL("DROP ROLE {}").format(sql.Identifier(self.role)))
 
     def _run(self, statement: sql.Composed) -> None:
         with psycopg.connect(self.server_dsn, autocommit=True) as connection:
@@ -73,8 +169,26 @@ class Databases:
 
 
 @pytest.fixture(scope="session")
-def databases(server_dsn: str) -> Databases:
-    return Databases(server_dsn)
+def databases(server_dsn: str) -> Iterator[Databases]:
+    made = Databases(server_dsn)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def admin(databases: Databases) -> Callable[[str], str]:
+    """Gives the administrator's connection string for the database of another."""
+    return databases.admin
+
+
+@pytest.fixture
+def superuser(databases: Databases) -> Callable[[str], str]:
+    """Gives a superuser's connection string for the database of another."""
+    if not databases.is_superuser:
+        pytest.skip("needs a superuser")
+    return databases.admin
 
 
 @pytest.fixture(scope="session")
@@ -88,15 +202,25 @@ def template(databases: Databases) -> Iterator[str]:
             if overlay:
                 patch.setattr(migrate, "sql_root", lambda: Path(overlay))
             migrate.upgrade(dsn)
-        yield str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
+        yield str(conninfo_to_dict(dsn)["dbname"])
     finally:
         databases.drop(dsn)
 
 
 @pytest.fixture
 def empty_database(databases: Databases) -> Iterator[str]:
-    """Connection string of a fresh database without kbsearch."""
+    """Connection string of a fresh database without kbsearch, prepared by a DBA."""
     dsn = databases.create()
+    try:
+        yield dsn
+    finally:
+        databases.drop(dsn)
+
+
+@pytest.fixture
+def bare_database(databases: Databases) -> Iterator[str]:
+    """Connection string of the administrator for a fresh database that nobody has prepared: extension and schema are still to be made."""
+    dsn = databases.bare()
     try:
         yield dsn
     finally:

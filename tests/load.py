@@ -88,7 +88,7 @@ class Database:
     def prepare(self) -> None:
         """Make the spaces, and a neighbour whose words and vectors must not count in any other organisation; unless they are there."""
         made = dict(self.connection.execute("SELECT name, id FROM kbsearch.kb_embedding_spaces").fetchall())
-        if made:
+        if f"searched {DIMENSIONS[0]}" in made:
             self.spaces = {size: (made[f"searched {size}"], made[f"other {size}"]) for size in DIMENSIONS}
             return
         for dimensions in DIMENSIONS:

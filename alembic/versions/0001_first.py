@@ -10,6 +10,7 @@ depends_on = None
 # In the order of their installation: a function's body binds the names that it uses when it is created.
 FILES = [
     "functions/text/hash_kb_text_v1.sql",
+    "functions/search/is_kb_quota_v1.sql",
     "schema/0001_base.sql",
     "schema/0003_search_plan.sql",
     "schema/0005_snapshots.sql",
@@ -49,6 +50,7 @@ FILES = [
     "functions/retrieve/count_kb_documents_v1.sql",
     "functions/retrieve/count_kb_embeddings_v1.sql",
     "functions/retrieve/count_kb_languages_v1.sql",
+    "functions/retrieve/count_kb_lost_languages_v1.sql",
     "functions/retrieve/find_kb_phrase_v1.sql",
     "functions/retrieve/find_kb_operators_v1.sql",
     "functions/retrieve/has_kb_direction_v1.sql",
@@ -70,7 +72,6 @@ FILES = [
     "functions/ingest/upsert_kb_article_v1.sql",
     "functions/ingest/insert_kb_embeddings_v1.sql",
     "functions/ingest/reserve_kb_articles_v1.sql",
-    "functions/search/is_kb_quota_v1.sql",
     "functions/search/create_kb_ranking_profile_v1.sql",
     "functions/search/digest_kb_request_v1.sql",
     "functions/search/rank_kb_articles_v1.sql",
@@ -90,6 +91,7 @@ FILES = [
     "functions/explain/explain_kb_search_v1.sql",
     "functions/explain/explain_kb_article_v1.sql",
     "functions/snapshot/sweep_kb_searches_v1.sql",
+    "functions/snapshot/list_kb_ranking_v1.sql",
     "functions/snapshot/open_kb_search_v1.sql",
     "functions/snapshot/fetch_kb_page_v1.sql",
     "functions/snapshot/close_kb_search_v1.sql",

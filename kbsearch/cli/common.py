@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
+from urllib.parse import quote, urlencode
 
 import psycopg
 import typer
@@ -16,7 +17,8 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from kbsearch import embedded
-from kbsearch.errors import KBSearchError, OrganizationError, translate
+from kbsearch.errors import KBSearchError, MigrationError, OrganizationError, translate
+from kbsearch.schema import DEFAULT, check_schema, in_schema
 
 OK = 0
 NO = 1
@@ -37,6 +39,25 @@ DsnOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+def _schema(ctx: typer.Context, name: str) -> str:
+    try:
+        ctx.meta[_SCHEMA] = check_schema(name)
+    except MigrationError as error:
+        raise typer.BadParameter(f"{error}. {error.hint}") from error
+    return name
+
+
+_SCHEMA = "kbsearch.schema"
+"""Where a command's schema is kept for messages about what is missing in it."""
+
+
+SchemaOption = Annotated[
+    str,
+    typer.Option("--schema", envvar="KBSEARCH_SCHEMA", help="Schema that kbsearch is installed in.", callback=_schema),
+]
+"""Default: kbsearch.schema.DEFAULT."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 OrgOption = Annotated[
     str | None,
@@ -90,7 +111,20 @@ def _plain(value: object) -> Any:
     return str(value)
 
 
-def database(dsn: str | None, *, upgrade: bool = True) -> str:
+def url_of(dsn: str) -> str:
+    """A connection string as a URL, which takes no quotes in a shell or a configuration file."""
+    parts = {name: str(value) for name, value in psycopg.conninfo.conninfo_to_dict(dsn).items() if value is not None}
+    # A path, or several hosts, can only stand in the query.
+    place = re.fullmatch("[^/,:]*", parts.get("host", "")) and re.fullmatch(r"\d*", parts.get("port", ""))
+    host = "".join((parts.pop("host", ""), f":{parts.pop('port')}" if "port" in parts else "")) if place else ""
+    user, password = (quote(parts.pop(name, ""), safe="") for name in ("user", "password"))
+    login = f"{user}{':' if password else ''}{password}{'@' if user or password else ''}"
+    database = quote(parts.pop("dbname", ""), safe="")
+    rest = urlencode(parts, quote_via=quote, safe="/:")
+    return f"postgresql://{login}{host}/{database}{'?' if rest else ''}{rest}"
+
+
+def database(dsn: str | None, schema: str = DEFAULT, *, upgrade: bool = True) -> str:
     """Return the connection string to use; without one the embedded server is started, and kbsearch in it upgraded to this version."""
     if dsn:
         return dsn
@@ -98,13 +132,13 @@ def database(dsn: str | None, *, upgrade: bool = True) -> str:
     if server is None:
         with messages().status("Starting the embedded PostgreSQL …"):
             server = embedded.start()
-    return embedded.ensure_database(server, upgrade=upgrade)
+    return embedded.ensure_database(server, schema=schema, upgrade=upgrade)
 
 
 @contextmanager
-def connected(dsn: str | None) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+def connected(dsn: str | None, schema: str = DEFAULT) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
     """A connection in autocommit mode to the database named, or to the embedded one."""
-    with psycopg.connect(database(dsn), autocommit=True, prepare_threshold=None) as connection:
+    with psycopg.connect(database(dsn, schema), autocommit=True, prepare_threshold=None) as connection:
         yield connection
 
 
@@ -117,20 +151,20 @@ class Organization:
     active_space_id: int | None
 
 
-def find_organization(connection: psycopg.Connection[Any], name: str | None) -> Organization:
+_ORGANIZATIONS = """SELECT organizations.id, organizations.name, organizations.active_space_id
+FROM kbsearch.organizations AS organizations
+WHERE %(name)s::pg_catalog.text IS NULL OR organizations.name = %(name)s::pg_catalog.text
+ORDER BY organizations.id
+LIMIT 20"""
+
+
+def find_organization(connection: psycopg.Connection[Any], name: str | None, schema: str = DEFAULT) -> Organization:
     """Return the organisation of this name, or the only one.
 
     Raises:
         OrganizationError: there is none, or more than one.
     """
-    rows = connection.execute(
-        """SELECT organizations.id, organizations.name, organizations.active_space_id
-FROM kbsearch.organizations AS organizations
-WHERE %(name)s::pg_catalog.text IS NULL OR organizations.name = %(name)s::pg_catalog.text
-ORDER BY organizations.id
-LIMIT 20""",
-        {"name": name},
-    ).fetchall()
+    rows = connection.execute(in_schema(_ORGANIZATIONS, schema).encode(), {"name": name}).fetchall()
     found = [Organization(*row) for row in rows]
     if len(found) == 1:
         return found[0]
@@ -160,9 +194,11 @@ class Checked(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            if type(error).__name__ == "NoSuchOption" and ctx.info_name == "search" and hasattr(error, "message"):
+            asks = any(parameter.name == "question" for parameter in self.params)
+            if type(error).__name__ == "NoSuchOption" and asks and hasattr(error, "message"):
                 error.message += (
-                    "\nIf the question begins with a hyphen, put -- before it: kbsearch search --org NAME -- '-word …'"
+                    "\nIf the question begins with a hyphen, put -- before it: "
+                    f"kbsearch {ctx.info_name} --org NAME -- '-word …'"
                 )
             raise
 
@@ -193,7 +229,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except psycopg.Error as error:
-            ours = translate(error)
+            ours = translate(error, ctx.meta.get(_SCHEMA, DEFAULT))
             raise typer.Exit(complain(ours)) from error
         except KBSearchError as error:
             raise typer.Exit(complain(error)) from error

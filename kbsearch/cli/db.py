@@ -10,7 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from kbsearch import embedded, migrate
-from kbsearch.cli.common import NO, USAGE, DsnOption, JsonOption, clean, console, database, emit, messages
+from kbsearch.cli.common import (
+    NO,
+    USAGE,
+    DsnOption,
+    JsonOption,
+    SchemaOption,
+    clean,
+    console,
+    database,
+    emit,
+    messages,
+    url_of,
+)
+from kbsearch.schema import DEFAULT
 
 db = typer.Typer(no_args_is_help=True, help="The database: embedded server, migrations, check.")
 
@@ -23,11 +36,11 @@ def register(app: typer.Typer) -> None:
 
 
 @db.command()
-def start(as_json: JsonOption = False) -> None:
+def start(schema: SchemaOption = DEFAULT, as_json: JsonOption = False) -> None:
     """Start the embedded PostgreSQL, with kbsearch installed in it."""
     with messages().status("Starting the embedded PostgreSQL …"):
         server = embedded.start()
-        url = embedded.ensure_database(server)
+        url = url_of(embedded.ensure_database(server, schema=schema))
     if as_json:
         emit({"url": url, "data_directory": str(server.data_directory), "pid": server.pid})
     else:
@@ -45,9 +58,9 @@ def stop(as_json: JsonOption = False) -> None:
 
 
 @db.command()
-def url(dsn: DsnOption = None, as_json: JsonOption = False) -> None:
-    """Print the connection string that the other commands use; starts the embedded server if that is the one."""
-    found = database(dsn)
+def url(dsn: DsnOption = None, schema: SchemaOption = DEFAULT, as_json: JsonOption = False) -> None:
+    """Print the URL of the database that the other commands use; starts the embedded server if that is the one."""
+    found = url_of(database(dsn, schema))
     if as_json:
         emit({"url": found})
     else:
@@ -55,24 +68,27 @@ def url(dsn: DsnOption = None, as_json: JsonOption = False) -> None:
 
 
 @db.command()
-def upgrade(revision: Revision = "head", dsn: DsnOption = None, as_json: JsonOption = False) -> None:
+def upgrade(
+    revision: Revision = "head", dsn: DsnOption = None, schema: SchemaOption = DEFAULT, as_json: JsonOption = False
+) -> None:
     """Install kbsearch in a database, or bring it to a newer revision."""
     target = database(dsn, upgrade=False)
-    before = migrate.current(target)
-    migrate.upgrade(target, revision)
-    after = migrate.current(target)
+    before = migrate.current(target, schema=schema)
+    migrate.upgrade(target, revision, schema=schema)
+    after = migrate.current(target, schema=schema)
     if as_json:
         emit({"before": before, "after": after})
+    elif before == after:
+        typer.echo(f"At revision {after} already." if after else "Not installed, and there is nothing before that.")
     else:
-        typer.echo(
-            f"At revision {after} already." if before == after else f"Upgraded from {before or 'nothing'} to {after}."
-        )
+        typer.echo(f"Upgraded from {before} to {after}." if before else f"Installed revision {after}.")
 
 
 @db.command()
 def downgrade(
     revision: Revision,
     dsn: DsnOption = None,
+    schema: SchemaOption = DEFAULT,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask; needed where there is no terminal.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,27 +97,34 @@ def downgrade(
     Asks first; without a terminal to ask on it is refused with exit code 2 unless --yes is given.
     """
     target = database(dsn, upgrade=False)
-    before = migrate.current(target)
-    if before and not yes:
+    before = migrate.current(target, schema=schema)
+    goal = migrate.resolve(revision, before)
+    if before and goal != before and not yes:
         loss = (
-            "This removes what newer revisions made; back to base, that is the schema kbsearch with all articles in it."
+            f"This removes kbsearch from the schema {schema}, with all articles in it."
+            if goal is None
+            else f"This removes what revisions after {goal} made."
         )
         if not sys.stdin.isatty():
             messages().print(f"{loss}\nThere is no terminal to ask on: give --yes if that is wanted.", markup=False)
             raise typer.Exit(USAGE)
         typer.confirm(f"{loss} Go on?", abort=True)
-    migrate.downgrade(target, revision)
-    after = migrate.current(target)
+    migrate.downgrade(target, revision, schema=schema)
+    after = migrate.current(target, schema=schema)
     if as_json:
         emit({"before": before, "after": after})
+    elif before is None:
+        typer.echo("Not installed; nothing to do.")
+    elif before == after:
+        typer.echo(f"At revision {after} already.")
     else:
-        typer.echo(f"Went from {before or 'nothing'} to {after or 'nothing'}.")
+        typer.echo(f"Went back from {before} to {after}." if after else "Removed.")
 
 
 @db.command()
-def check(dsn: DsnOption = None, as_json: JsonOption = False) -> None:
+def check(dsn: DsnOption = None, schema: SchemaOption = DEFAULT, as_json: JsonOption = False) -> None:
     """Compare what is installed with what a fresh install gives; exit code 1 if anything differs."""
-    differences = migrate.check(database(dsn, upgrade=False))
+    differences = migrate.check(database(dsn, upgrade=False), schema=schema)
     if as_json:
         emit({"revision": migrate.head(), "differences": differences})
     elif differences:
@@ -116,6 +139,6 @@ def check(dsn: DsnOption = None, as_json: JsonOption = False) -> None:
 
 
 @db.command("sql")
-def print_sql() -> None:
-    """Print the whole installation as one SQL script, to paste or to review."""
-    sys.stdout.write(migrate.script())
+def print_sql(schema: SchemaOption = DEFAULT) -> None:
+    """Print the installation as an SQL script, to paste or to review; where it has been run before, it does nothing."""
+    sys.stdout.write(migrate.script(schema=schema))

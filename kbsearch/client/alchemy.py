@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
@@ -14,7 +13,7 @@ from sqlalchemy import Connection, Dialect, Engine, TextClause, text
 from sqlalchemy.orm import Session, scoped_session
 
 from kbsearch.client.plans import Query, Rows, Settings, Transaction, guarded, run
-from kbsearch.client.sources import Source, wrong_kind
+from kbsearch.client.sources import Source, Turns, wrong_kind
 from kbsearch.errors import ConnectionKindError
 from kbsearch.statements import Statement
 
@@ -41,7 +40,7 @@ class _Source:
         self._owner, self._settings = owner, settings
         # A connection does one thing at a time; an engine has many, and a scoped session is another in every scope.
         many = isinstance(owner, (Engine, scoped_session))
-        self._turn: AbstractContextManager[Any] = nullcontext() if many else threading.Lock()
+        self._turn: AbstractContextManager[Any] = nullcontext() if many else Turns()
 
     def ask(self, query: Query) -> Rows:
         with self._turn:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, closing, suppress
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from kbsearch.client.calls import Calls, Consistency
 from kbsearch.client.plans import (
     AsyncQueryEmbedder,
     CallPlan,
-    Calls,
     Embed,
     Identify,
     Query,
@@ -22,8 +24,25 @@ from kbsearch.client.plans import (
     run_async,
 )
 from kbsearch.client.sources import AsyncConnectable, AsyncOwn, Connectable, Own, async_source, source
-from kbsearch.models import Page, ReservedArticle, Result, VectorLike
-from kbsearch.options import ArticleOptions, ClientOptions, SearchOptions
+from kbsearch.models import (
+    ArticleExplanation,
+    Candidate,
+    Explanation,
+    OpenedSearch,
+    Page,
+    Passage,
+    ReservedArticle,
+    Result,
+    VectorLike,
+)
+from kbsearch.options import (
+    ArticleOptions,
+    ClientOptions,
+    ExplainOptions,
+    FetchOptions,
+    RankingOptions,
+    SearchOptions,
+)
 
 T = TypeVar("T")
 _FETCH = 100
@@ -92,6 +111,8 @@ class KBSearch:
         text: str | None,
         embedding: VectorLike | None = None,
         *,
+        consistency: Consistency = "cursor",
+        expires_in: timedelta | None = None,
         timeout: float | None = None,
         **options: Unpack[SearchOptions],
     ) -> Page:
@@ -102,6 +123,10 @@ class KBSearch:
             text: the question. Words are OR-ed; `"a phrase"` must occur; `-word` excludes.
             embedding: the question's vector, of the searched space's dimensions; without one the client's embedder computes it, and
                 without an embedder the vector leg takes no part.
+            consistency: `"cursor"` ranks and stores nothing. `"snapshot"` stores the whole ranking, so that its other pages stand still
+                while others write: they are those of `fetch_page(org_id, page.snapshot, cursor=page.next_cursor)`, until
+                `close_search(org_id, page.snapshot)` or `page.expires_at`. That writes: it is refused on a replica.
+            expires_in: how long the stored ranking can be read, at most a day; 15 minutes by default.
             timeout: seconds that the call may take in the database; the client's by default, `math.inf` for no limit.
             options: limit, offset, cursor, kinds, kind_quota, metadata, min_score, profile, space_id, exploratory, language, highlight:
                 see kbsearch.options.SearchOptions.
@@ -111,7 +136,7 @@ class KBSearch:
             StatementTimeoutError: the time is up.
             psycopg.Error, sqlalchemy.exc.DBAPIError: the database failed.
         """
-        return self._run(self._calls.search(org_id, text, embedding, timeout, **options))
+        return self._run(self._calls.search(org_id, text, embedding, timeout, consistency, expires_in, **options))
 
     def pages(
         self,
@@ -119,16 +144,26 @@ class KBSearch:
         text: str | None,
         embedding: VectorLike | None = None,
         *,
+        consistency: Consistency = "cursor",
+        expires_in: timedelta | None = None,
         timeout: float | None = None,
         **options: Unpack[SearchOptions],
-    ) -> Iterator[Page]:
-        """Iterate over the pages of a search to the end, by cursors; arguments as in search(), limit at least 1, timeout for each page.
+    ) -> Generator[Page, None, None]:
+        """Iterate over the pages of a search to the end; arguments as in search(), limit at least 1, timeout for each page.
 
         The pages put end to end are the ranking: nothing twice, nothing missing. A search that finds nothing gives one empty page,
-        which says why. What is written to the organisation meanwhile may move articles whose own chunks changed.
+        which says why. What is written to the organisation meanwhile may move articles whose own chunks changed; with
+        `consistency="snapshot"` it moves nothing, and what was deleted is left out and counted in `page.gone`. The stored ranking is removed
+        at the end, also where the iteration fails or is given up. (Who gives it up in the middle calls `close()` of what this returns, or
+        lets go of it.)
         """
-        for plan in self._calls.pages(org_id, text, embedding, timeout, **options):
-            yield self._run(plan)
+        walk = self._calls.pages(org_id, text, embedding, timeout, consistency, expires_in, **options)
+        try:
+            for plan in walk:
+                yield self._run(plan)
+        finally:
+            with suppress(Exception):  # what ended the walk is what is raised; what is left expires
+                self._run(walk.close())
 
     def results(
         self,
@@ -136,13 +171,139 @@ class KBSearch:
         text: str | None,
         embedding: VectorLike | None = None,
         *,
+        consistency: Consistency = "cursor",
+        expires_in: timedelta | None = None,
         timeout: float | None = None,
         **options: Unpack[SearchOptions],
-    ) -> Iterator[Result]:
+    ) -> Generator[Result, None, None]:
         """Iterate over all articles found, best first; `limit` is how many are fetched at a time, the rest as in pages()."""
         options.setdefault("limit", _FETCH)
-        for page in self.pages(org_id, text, embedding, timeout=timeout, **options):
-            yield from page.items
+        pages = self.pages(
+            org_id, text, embedding, consistency=consistency, expires_in=expires_in, timeout=timeout, **options
+        )
+        with closing(pages):
+            for page in pages:
+                yield from page.items
+
+    def open_search(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        expires_in: timedelta | None = None,
+        timeout: float | None = None,
+        **options: Unpack[RankingOptions],
+    ) -> OpenedSearch:
+        """Rank once and store the whole ranking, for fetch_page() and close_search(); nothing of it is read yet.
+
+        Args:
+            org_id: as in search(), and so are text, embedding and timeout.
+            text: the question.
+            embedding: its vector.
+            expires_in: how long the ranking can be read, at most a day; 15 minutes by default.
+            timeout: seconds.
+            options: kinds, kind_quota, metadata, min_score, profile, space_id, exploratory, language: see kbsearch.options.RankingOptions.
+
+        Raises:
+            SnapshotError: nothing can be stored: the transaction is read-only, or the server a replica.
+            KBSearchError: the request was refused otherwise.
+        """
+        return self._run(self._calls.open_search(org_id, text, embedding, timeout, expires_in, **options))
+
+    def fetch_page(
+        self, org_id: int, snapshot: str, *, timeout: float | None = None, **options: Unpack[FetchOptions]
+    ) -> Page:
+        """Return a page of a stored ranking, whatever was written since; on a replica, too, once it has got there.
+
+        Args:
+            org_id: the organisation that was searched.
+            snapshot: `snapshot` of a page or of what open_search() returned.
+            timeout: as in search().
+            options: limit, offset, cursor, highlight: see kbsearch.options.FetchOptions.
+
+        Raises:
+            SnapshotError: it has expired, was closed, gave way to newer ones, or never was.
+            KBSearchError: the request was refused otherwise.
+        """
+        return self._run(self._calls.fetch_page(org_id, snapshot, timeout, **options))
+
+    def close_search(self, org_id: int, snapshot: str, *, timeout: float | None = None) -> bool:
+        """Remove a stored ranking that is not needed any more; False if there was none."""
+        return self._run(self._calls.close_search(org_id, snapshot, timeout))
+
+    def explain(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[ExplainOptions],
+    ) -> tuple[Explanation, ...]:
+        """Return the articles of the page that search() gives for the same arguments, each with what made its score and its place.
+
+        Args:
+            org_id: as in search(), and so are text, embedding and timeout.
+            text: the question.
+            embedding: its vector.
+            timeout: seconds.
+            options: limit, offset, cursor, kinds, kind_quota, metadata, min_score, profile, space_id, exploratory, language: see
+                kbsearch.options.ExplainOptions.
+        """
+        return self._run(self._calls.explain(org_id, text, embedding, timeout, **options))
+
+    def explain_article(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        article_id: int,
+        timeout: float | None = None,
+        **options: Unpack[ExplainOptions],
+    ) -> ArticleExplanation:
+        """Say why an article is where it is in the search of the same arguments, or why it is not there; arguments as in explain().
+
+        Args:
+            org_id: the organisation searched.
+            text: the question.
+            embedding: its vector.
+            article_id: the article asked about; there need not be one.
+            timeout: seconds.
+            options: as in explain(); limit, offset and cursor say what the page is.
+        """
+        return self._run(self._calls.explain_article(org_id, text, embedding, article_id, timeout, **options))
+
+    def explain_candidates(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,
+        **options: Unpack[RankingOptions],
+    ) -> tuple[Candidate, ...]:
+        """Return every article that the ranking of a search saw, kind by kind, best first: those that a quota kept and those that it cut.
+
+        Args:
+            org_id: as in search(), and so are text, embedding and timeout.
+            text: the question.
+            embedding: its vector.
+            timeout: seconds.
+            options: kinds, kind_quota, metadata, min_score, profile, space_id, exploratory, language: see kbsearch.options.RankingOptions.
+        """
+        return self._run(self._calls.explain_candidates(org_id, text, embedding, timeout, **options))
+
+    def source(
+        self, org_id: int, article_id: int, chunk_id: int | None = None, *, timeout: float | None = None
+    ) -> tuple[Passage, ...]:
+        """Open what a search found: the passage of a published article, or all of its passages in the order of the text.
+
+        Raises:
+            SourceError: there is no such article or passage, or it is of a kind that has nothing to open.
+        """
+        return self._run(self._calls.source(org_id, article_id, chunk_id, timeout))
 
     def upsert_article(self, org_id: int, *, timeout: float | None = None, **article: Unpack[ArticleOptions]) -> int:
         """Write an article with all its chunks and embeddings, in place of what it was, and return its id.
@@ -242,11 +403,13 @@ class AsyncKBSearch:
         text: str | None,
         embedding: VectorLike | None = None,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109  (the database's, as in KBSearch)
+        consistency: Consistency = "cursor",
+        expires_in: timedelta | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
         **options: Unpack[SearchOptions],
     ) -> Page:
         """As KBSearch.search()."""
-        return await self._run(self._calls.search(org_id, text, embedding, timeout, **options))
+        return await self._run(self._calls.search(org_id, text, embedding, timeout, consistency, expires_in, **options))
 
     async def pages(
         self,
@@ -254,12 +417,19 @@ class AsyncKBSearch:
         text: str | None,
         embedding: VectorLike | None = None,
         *,
+        consistency: Consistency = "cursor",
+        expires_in: timedelta | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
         **options: Unpack[SearchOptions],
-    ) -> AsyncIterator[Page]:
+    ) -> AsyncGenerator[Page, None]:
         """As KBSearch.pages()."""
-        for plan in self._calls.pages(org_id, text, embedding, timeout, **options):
-            yield await self._run(plan)
+        walk = self._calls.pages(org_id, text, embedding, timeout, consistency, expires_in, **options)
+        try:
+            for plan in walk:
+                yield await self._run(plan)
+        finally:
+            with suppress(Exception):  # what ended the walk is what is raised; what is left expires
+                await self._run(walk.close())
 
     async def results(
         self,
@@ -267,14 +437,102 @@ class AsyncKBSearch:
         text: str | None,
         embedding: VectorLike | None = None,
         *,
+        consistency: Consistency = "cursor",
+        expires_in: timedelta | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
         **options: Unpack[SearchOptions],
-    ) -> AsyncIterator[Result]:
+    ) -> AsyncGenerator[Result, None]:
         """As KBSearch.results()."""
         options.setdefault("limit", _FETCH)
-        async for page in self.pages(org_id, text, embedding, timeout=timeout, **options):
-            for result in page.items:
-                yield result
+        pages = self.pages(
+            org_id, text, embedding, consistency=consistency, expires_in=expires_in, timeout=timeout, **options
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                for result in page.items:
+                    yield result
+
+    async def open_search(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        expires_in: timedelta | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **options: Unpack[RankingOptions],
+    ) -> OpenedSearch:
+        """As KBSearch.open_search()."""
+        return await self._run(self._calls.open_search(org_id, text, embedding, timeout, expires_in, **options))
+
+    async def fetch_page(
+        self,
+        org_id: int,
+        snapshot: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **options: Unpack[FetchOptions],
+    ) -> Page:
+        """As KBSearch.fetch_page()."""
+        return await self._run(self._calls.fetch_page(org_id, snapshot, timeout, **options))
+
+    async def close_search(
+        self,
+        org_id: int,
+        snapshot: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> bool:
+        """As KBSearch.close_search()."""
+        return await self._run(self._calls.close_search(org_id, snapshot, timeout))
+
+    async def explain(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **options: Unpack[ExplainOptions],
+    ) -> tuple[Explanation, ...]:
+        """As KBSearch.explain()."""
+        return await self._run(self._calls.explain(org_id, text, embedding, timeout, **options))
+
+    async def explain_article(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        article_id: int,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **options: Unpack[ExplainOptions],
+    ) -> ArticleExplanation:
+        """As KBSearch.explain_article()."""
+        return await self._run(self._calls.explain_article(org_id, text, embedding, article_id, timeout, **options))
+
+    async def explain_candidates(
+        self,
+        org_id: int,
+        text: str | None,
+        embedding: VectorLike | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        **options: Unpack[RankingOptions],
+    ) -> tuple[Candidate, ...]:
+        """As KBSearch.explain_candidates()."""
+        return await self._run(self._calls.explain_candidates(org_id, text, embedding, timeout, **options))
+
+    async def source(
+        self,
+        org_id: int,
+        article_id: int,
+        chunk_id: int | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> tuple[Passage, ...]:
+        """As KBSearch.source()."""
+        return await self._run(self._calls.source(org_id, article_id, chunk_id, timeout))
 
     async def upsert_article(
         self,

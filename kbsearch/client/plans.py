@@ -1,4 +1,4 @@
-"""What calls do, without I/O.
+"""What is done without I/O: plans and how they are run.
 
 A plan is a generator: it yields steps (a query, a question to embed), is sent what came of each or has its exception thrown in, and returns
 the answer. run() and run_async() run one; they and the sources they get their rows from are all that differs between the two clients.
@@ -6,32 +6,20 @@ the answer. run() and run_async() run one; they and the sources they get their r
 
 from __future__ import annotations
 
-import json
 import math
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Protocol, TypeAlias, TypeVar, Unpack, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbsearch import statements
-from kbsearch.errors import (
-    ArticleError,
-    KBSearchError,
-    LimitError,
-    QueryTextError,
-    SpaceError,
-    StatementTimeoutError,
-    VectorError,
-    raise_translated,
-    sqlstate,
-)
-from kbsearch.models import Page, ReservedArticle, VectorLike
-from kbsearch.options import ArticleOptions, SearchOptions
+from kbsearch.errors import KBSearchError, LimitError, StatementTimeoutError, sqlstate
+from kbsearch.models import VectorLike
 from kbsearch.schema import DEFAULT, check_schema
 from kbsearch.statements import Statement
 
@@ -267,133 +255,3 @@ def guarded(query: Query, transaction: Transaction, settings: Settings) -> Plan[
                 yield Statement("ROLLBACK")
         raise
     return rows
-
-
-class Calls:
-    """The calls of a client as plans.
-
-    Args:
-        settings: how the client works.
-        embeds: whether it has an embedder.
-    """
-
-    def __init__(self, settings: Settings, *, embeds: bool) -> None:
-        """Keep both."""
-        self._settings, self._embeds = settings, embeds
-        self._identity: Identity | None = None
-
-    def search(
-        self,
-        org_id: int,
-        text: str | None,
-        embedding: VectorLike | None,
-        timeout: float | None,
-        **options: Unpack[SearchOptions],
-    ) -> CallPlan[Page]:
-        """One page."""
-        budget = self._budget(timeout)
-        embedding, options["space_id"] = yield from self._embedded(
-            org_id, text, embedding, options.get("space_id"), budget
-        )
-        return (yield from self._page(statements.search_page(org_id, text, embedding, **options), budget))
-
-    def pages(
-        self,
-        org_id: int,
-        text: str | None,
-        embedding: VectorLike | None,
-        timeout: float | None,
-        **options: Unpack[SearchOptions],
-    ) -> Iterator[CallPlan[Page]]:
-        """A plan for each page to the end; each is to be run before the next is asked for. An embedder is asked once, not for every page."""
-        page: Page | None = None
-        if statements.integer(options.get("limit", 1), "limit", LimitError) == 0:
-            raise LimitError("pages of 0 articles never reach the end", hint="Use a limit of at least 1.")
-
-        def fetch() -> CallPlan[Page]:
-            nonlocal page, embedding
-            budget = self._budget(timeout)
-            if page is None:
-                embedding, options["space_id"] = yield from self._embedded(
-                    org_id, text, embedding, options.get("space_id"), budget
-                )
-            else:
-                options["cursor"], options["offset"] = page.next_cursor, 0
-            page = yield from self._page(statements.search_page(org_id, text, embedding, **options), budget)
-            return page
-
-        while page is None or page.next_cursor is not None:
-            yield fetch()
-
-    def upsert_article(self, org_id: int, timeout: float | None, **article: Unpack[ArticleOptions]) -> CallPlan[int]:
-        """The article's id."""
-        rows = yield from self._ask(
-            statements.upsert_article(org_id, **article), self._budget(timeout), unencodable=ArticleError
-        )
-        return int(rows[0][0])
-
-    def delete_article(
-        self, org_id: int, article_id: int | None, external_ref: str | None, timeout: float | None
-    ) -> CallPlan[bool]:
-        """Whether there was such an article."""
-        statement = statements.delete_article(org_id, article_id=article_id, external_ref=external_ref)
-        rows = yield from self._ask(statement, self._budget(timeout), unencodable=ArticleError)
-        return bool(rows[0][0])
-
-    def reserve_articles(
-        self, org_id: int, external_refs: Sequence[str], timeout: float | None
-    ) -> CallPlan[tuple[ReservedArticle, ...]]:
-        """The articles by name."""
-        statement = statements.reserve_articles(org_id, external_refs)
-        rows = yield from self._ask(statement, self._budget(timeout), unencodable=ArticleError)
-        return tuple(ReservedArticle(*row) for row in rows)
-
-    def _budget(self, timeout: float | None) -> Budget:
-        return Budget(self._settings.timeout if timeout is None else seconds(timeout))
-
-    def _page(self, statement: Statement, budget: Budget) -> CallPlan[Page]:
-        rows = yield from self._ask(statement, budget)
-        return Page.from_json(json.loads(rows[0][0]))
-
-    def _embedded(
-        self, org_id: int, text: str | None, embedding: VectorLike | None, space_id: int | None, budget: Budget
-    ) -> CallPlan[tuple[VectorLike | None, int | None]]:
-        """The question's vector and the space it belongs to; no vector without one given or an embedder, a question and a space."""
-        statements.plain_text(text, "text", QueryTextError)
-        if embedding is not None or not self._embeds or text is None or not text.strip():
-            return embedding, space_id
-        rows = yield from self._ask(statements.searched_space(org_id, space_id), budget)
-        if not rows:
-            return None, space_id
-        ((space, *theirs),) = rows
-        if self._identity is None:
-            self._identity = yield Identify()
-        if tuple(theirs) != self._identity:
-            raise SpaceError(
-                f"the embedder's vectors ({_described(*self._identity)}) may not be compared with those of space {space} ({_described(*theirs)})",
-                detail={"space_id": space, **dict(zip(("model", "revision", "dimensions"), theirs, strict=True))},
-                hint="Use the space's own model, pass an embedding, or search without an embedder.",
-            )
-        vectors = yield Embed(text)
-        if not hasattr(vectors, "__len__") or len(vectors) != 1:
-            raise VectorError(f"the embedder was given one question and gave no list of one vector: {vectors!r:.200}")
-        return statements.vector(vectors[0]), space
-
-    def _ask(
-        self, statement: Statement, budget: Budget, *, unencodable: type[KBSearchError] = QueryTextError
-    ) -> CallPlan[Rows]:
-        """Run a statement and raise our own errors instead of the driver's; `unencodable` for text that the connection's encoding has not."""
-        schema = self._settings.schema
-        try:
-            return cast("Rows", (yield Query(statement.in_schema(schema), budget)))
-        except UnicodeEncodeError as error:
-            raise unencodable(
-                f"the connection's encoding {error.encoding} has no character for {error.object[error.start]!r}",
-                hint="Connect with client_encoding=UTF8.",
-            ) from error
-        except Exception as error:  # noqa: BLE001  (raised again, as what it is)
-            raise_translated(error, schema)
-
-
-def _described(model: str, revision: str, dimensions: int) -> str:
-    return f"model {model}, revision {revision!r}, {dimensions} dimensions"

@@ -123,6 +123,31 @@ def wrong_kind(connectable: object) -> ConnectionKindError:
     )
 
 
+class Turns:
+    """Lets one thread use a connection at a time.
+
+    A thread that has its turn is refused another, for which it would wait for ever: an iteration that was given up may be finished by the
+    garbage collector in the middle of anything, a call on the same connection included.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nobody's turn."""
+        self._lock, self._taken = threading.RLock(), False
+
+    def __enter__(self) -> None:
+        """Wait for one's turn."""
+        self._lock.acquire()
+        if self._taken:
+            self._lock.release()
+            raise KBSearchError("this thread is in the middle of another call on the same connection")
+        self._taken = True
+
+    def __exit__(self, *_: object) -> None:
+        """Let others have theirs."""
+        self._taken = False
+        self._lock.release()
+
+
 def _conninfo(text: str) -> str:
     if re.match(r"\s*\w+\+\w+:", text):
         raise ConnectionKindError(
@@ -198,13 +223,13 @@ class Own(_Source):
     def __init__(self, conninfo: str, settings: Settings) -> None:
         """Connect later."""
         super().__init__(settings)
-        self._conninfo, self._lock = conninfo, threading.Lock()
+        self._conninfo, self._turns = conninfo, Turns()
         self._connection: psycopg.Connection[Any] | None = None
         self._closed = False
 
     @contextmanager
     def _lend(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._lock:
+        with self._turns:
             yield self.open()
 
     def open(self) -> psycopg.Connection[Any]:
@@ -275,11 +300,11 @@ class _Given(_Source):
 
     def __init__(self, connection: psycopg.Connection[Any], settings: Settings) -> None:
         super().__init__(settings)
-        self._connection, self._lock = connection, threading.Lock()
+        self._connection, self._turns = connection, Turns()
 
     @contextmanager
     def _lend(self) -> Iterator[psycopg.Connection[Any]]:
-        with self._lock:
+        with self._turns:
             yield self._connection
 
 

@@ -3,16 +3,18 @@
 CREATE TABLE kbsearch.kb_search_snapshots (
     org_id bigint NOT NULL REFERENCES kbsearch.organizations (id) ON DELETE CASCADE,
     id uuid NOT NULL DEFAULT gen_random_uuid(),
-    created_at timestamptz NOT NULL DEFAULT now(),
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     expires_at timestamptz NOT NULL,
     total bigint NOT NULL,
     answer jsonb NOT NULL,
     lexemes text [] NOT NULL,
+    kinds text [],
+    metadata jsonb,
     PRIMARY KEY (org_id, id)
 );
 CREATE INDEX kb_search_snapshots_expiry ON kbsearch.kb_search_snapshots (org_id, expires_at);
 COMMENT ON TABLE kbsearch.kb_search_snapshots IS
-'A ranking stored by open_kb_search_v1. answer: what its pages say of the whole (profile, space_id, legs); lexemes: the question''s words with their languages'' tags, for excerpts.';
+'A ranking stored by open_kb_search_v1. answer: what its pages say of the whole (profile, space_id, legs); lexemes: the question''s words with their languages'' tags, for excerpts; kinds and metadata: filters of the search, which hold for its pages as well.';
 
 CREATE TABLE kbsearch.kb_search_snapshot_blocks (
     org_id bigint NOT NULL,

@@ -11,6 +11,7 @@ from rich.console import Console
 from kbsearch import demo
 from kbsearch.ingest import Document
 from kbsearch.models import Result
+from kbsearch.walks import partition_faults
 from tests.ingest.test_pipeline import HashEmbedder
 
 
@@ -37,11 +38,11 @@ WHOLE = [result(place) for place in range(1, 6)]
     ],
 )
 def test_pages_that_are_no_partition_are_told(pages: list[Sequence[Result]], fault: str) -> None:
-    assert any(fault in line for line in demo.partition_faults(WHOLE, pages))
+    assert any(fault in line for line in partition_faults(WHOLE, pages))
 
 
 def test_pages_that_are_a_partition_have_no_fault() -> None:
-    assert demo.partition_faults(WHOLE, [WHOLE[:1], WHOLE[1:4], [], WHOLE[4:]]) == []
+    assert partition_faults(WHOLE, [WHOLE[:1], WHOLE[1:4], [], WHOLE[4:]]) == []
 
 
 def test_the_demo_checks_its_answers_and_tells_what_is_wrong(
@@ -55,7 +56,8 @@ def test_the_demo_checks_its_answers_and_tells_what_is_wrong(
     assert "All pages are right" in shown
     assert shown.count("✓ 23 articles") == 3
     assert ", by id" in shown
-    monkeypatch.setattr(demo, "_by_offset", lambda *_: iter([()]))
+    assert "pages of 7 by snapshot (4)" in " ".join(shown.split())
+    monkeypatch.setattr(demo, "WAYS", {"offset": lambda *_: iter([])})
     broken = Console(record=True, width=160)
     assert not demo.run(broken, connection, HashEmbedder())
     assert "is missing" in broken.export_text()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,17 +14,21 @@ from psycopg.rows import dict_row
 
 from kbsearch import (
     ArticleError,
+    Candidate,
     Chunk,
     CursorError,
     DimensionError,
+    Explanation,
     FilterError,
     KBSearch,
     KBSearchError,
     LanguageError,
     LimitError,
     NotInstalledError,
+    OpenedSearch,
     OrganizationError,
     Page,
+    Passage,
     ProfileError,
     QueryTextError,
     ReservedArticle,
@@ -34,26 +39,29 @@ from kbsearch import (
 from tests.client.worlds import World, tied_world
 
 
-def test_result_has_the_columns_of_the_table_function(world: World) -> None:
+@pytest.mark.parametrize(
+    ("model", "function"),
+    [
+        (Result, "search_kb_hybrid_v1"),
+        (ReservedArticle, "reserve_kb_articles_v1"),
+        (OpenedSearch, "open_kb_search_v1"),
+        (Explanation, "explain_kb_search_v1"),
+        (Candidate, "explain_kb_candidates_v1"),
+        (Passage, "get_kb_source_v1"),
+    ],
+)
+def test_models_have_the_columns_of_their_functions(world: World, model: type, function: str) -> None:
     with psycopg.connect(world.dsn) as connection:
         row = connection.execute(
             "SELECT array_agg(a.name ORDER BY a.n) FROM pg_proc AS p, "
             "unnest(p.proargnames, p.proargmodes) WITH ORDINALITY AS a (name, mode, n) "
-            "WHERE p.pronamespace = 'kbsearch'::regnamespace AND p.proname = 'search_kb_hybrid_v1' AND a.mode = 't'"
+            "WHERE p.pronamespace = 'kbsearch'::regnamespace AND p.proname = %s AND a.mode = 't'",
+            [function],
         ).fetchone()
     assert row is not None
-    assert [field.name for field in dataclasses.fields(Result)] == row[0]
-
-
-def test_reserved_article_has_the_columns_of_its_function(world: World) -> None:
-    with psycopg.connect(world.dsn) as connection:
-        row = connection.execute(
-            "SELECT array_agg(a.name ORDER BY a.n) FROM pg_proc AS p, "
-            "unnest(p.proargnames, p.proargmodes) WITH ORDINALITY AS a (name, mode, n) "
-            "WHERE p.pronamespace = 'kbsearch'::regnamespace AND p.proname = 'reserve_kb_articles_v1' AND a.mode = 't'"
-        ).fetchone()
-    assert row is not None
-    assert [field.name for field in dataclasses.fields(ReservedArticle)] == row[0]
+    assert [field.name for field in dataclasses.fields(model)] == row[0]
+    documented = re.findall(r"^ {8}(\w+): ", model.__doc__ or "", re.MULTILINE)
+    assert documented == row[0]
 
 
 def test_a_page_is_typed(client: KBSearch, world: World) -> None:
@@ -68,6 +76,7 @@ def test_a_page_is_typed(client: KBSearch, world: World) -> None:
     assert (page.function, page.function_version) == ("search_kb_hybrid_page_v1", 1)
     assert page.space_id == world.space
     assert page.verdict is None
+    assert (page.snapshot, page.expires_at, page.gone) == (None, None, 0)
     assert page.legs.vector.takes_part
     assert page.legs.vector.reason is None
     assert page.legs.keyword.takes_part

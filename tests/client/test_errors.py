@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 
-from kbsearch import errors
+from kbsearch import errors, migrate
 from tests.client.worlds import engine
 
 
@@ -19,6 +20,16 @@ def test_every_sqlstate_has_its_class(server_dsn: str, sqlstate: str) -> None:
     ours = errors.translate(caught.value)
     assert type(ours) is errors.ERRORS_BY_SQLSTATE[sqlstate]
     assert (str(ours), ours.sqlstate, ours.detail, ours.hint) == ("what", sqlstate, {"a": 1}, "do")
+
+
+def test_every_sqlstate_that_the_functions_raise_has_a_class() -> None:
+    raised = {
+        state
+        for file in migrate.sql_root().rglob("*.sql")
+        if file.name != "head.sql"
+        for state in re.findall(r"'(KB[A-Z]{3})'", file.read_text(encoding="utf-8"))
+    }
+    assert raised == set(errors.ERRORS_BY_SQLSTATE)
 
 
 def test_an_unknown_sqlstate_of_the_class_is_still_ours(server_dsn: str) -> None:
@@ -104,6 +115,8 @@ def test_every_error_has_a_status_of_http() -> None:
         "FilterError": 400,
         "ChunkError": 413,
         "IndexStateError": 409,
+        "SnapshotError": 410,
+        "SourceError": 404,
         "NotInstalledError": 503,
         "MigrationError": 500,
         "EmbeddedServerError": 503,

@@ -15,10 +15,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 import kbsearch
 from kbsearch import StatementTimeoutError, VectorError
+from kbsearch.client.calls import Calls
 from kbsearch.client.plans import (
     Budget,
     CallPlan,
-    Calls,
     Embed,
     Identify,
     Query,
@@ -164,7 +164,7 @@ def test_an_embedder_that_gives_no_vector_is_told(vectors: Any) -> None:
             return [(1, "toy", "", 2)]
         return ("toy", "", 2) if isinstance(step, Identify) else vectors
 
-    plan: CallPlan[Any] = Calls(Settings(), embeds=True).search(1, "a", None, None)
+    plan: CallPlan[Any] = Calls(Settings(), embeds=True).search(1, "a", None, None, "cursor", None)
     with pytest.raises(VectorError):
         run(plan, do)
 

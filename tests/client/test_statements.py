@@ -3,7 +3,9 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -20,12 +22,23 @@ from kbsearch.errors import (
     LimitError,
     OrganizationError,
     QueryTextError,
+    SnapshotError,
     SpaceError,
     VectorError,
 )
 from kbsearch.models import Chunk
-from kbsearch.options import ArticleOptions, ClientOptions, SearchOptions
+from kbsearch.options import (
+    ArticleOptions,
+    ClientOptions,
+    ExplainOptions,
+    FetchOptions,
+    PageOptions,
+    RankingOptions,
+    SearchOptions,
+)
 from kbsearch.statements import Statement
+
+SNAPSHOT = "11111111-2222-3333-4444-555555555555"
 
 
 @pytest.mark.parametrize(
@@ -172,6 +185,13 @@ def test_chunks_that_cannot_be_are_refused(chunks: Any) -> None:
     ("function", "statement"),
     [
         ("search_kb_hybrid_page_v1", statements.search_page(1, "a")),
+        ("open_kb_search_v1", statements.open_search(1, "a")),
+        ("fetch_kb_page_v1", statements.fetch_page(1, SNAPSHOT)),
+        ("close_kb_search_v1", statements.close_search(1, SNAPSHOT)),
+        ("explain_kb_search_v1", statements.explain_search(1, "a")),
+        ("explain_kb_article_v1", statements.explain_article(1, "a", article_id=1)),
+        ("explain_kb_candidates_v1", statements.explain_candidates(1, "a")),
+        ("get_kb_source_v1", statements.get_source(1, 1)),
         ("upsert_kb_article_v1", statements.upsert_article(1)),
         ("delete_kb_article_v1", statements.delete_article(1)),
         ("reserve_kb_articles_v1", statements.reserve_articles(1, [])),
@@ -192,7 +212,8 @@ def test_arguments_are_those_of_the_function(shared_database: str, function: str
 @pytest.mark.parametrize(
     ("builder", "options"),
     [
-        (statements.search_arguments, SearchOptions),
+        (statements.page_arguments, PageOptions),
+        (statements.ranking_arguments, RankingOptions),
         (statements.upsert_article, ArticleOptions),
         (Settings, ClientOptions),
     ],
@@ -210,6 +231,42 @@ def test_options_are_the_keyword_arguments(builder: Callable[..., Any], options:
     assert documented == list(keywords)
 
 
+@pytest.mark.parametrize(
+    ("options", "parts", "own"),
+    [
+        (ExplainOptions, (PageOptions, RankingOptions), {}),
+        (SearchOptions, (PageOptions, RankingOptions), {"highlight": "bool"}),
+        (FetchOptions, (PageOptions,), {"highlight": "bool"}),
+    ],
+)
+def test_options_that_are_made_of_others(options: type, parts: tuple[type, ...], own: dict[str, str]) -> None:
+    made = {name: given.__forward_arg__ for part in parts for name, given in part.__annotations__.items()} | own
+    assert {name: given.__forward_arg__ for name, given in options.__annotations__.items()} == made
+    assert re.findall(r"^ {8}(\w+): ", options.__doc__ or "", re.MULTILINE) == list(own)
+    assert all(part.__name__ in (options.__doc__ or "") for part in parts)
+
+
+@pytest.mark.parametrize("value", ["x", "", None, 5, uuid.UUID(SNAPSHOT), "a\0", SNAPSHOT + "0"])
+def test_what_names_no_snapshot_is_refused(value: Any) -> None:
+    with pytest.raises(SnapshotError, match="snapshot"):
+        statements.fetch_page(1, value)
+    with pytest.raises(SnapshotError, match="snapshot"):
+        statements.close_search(1, value)
+
+
+def test_a_time_to_expire_in_is_a_timedelta(shared_database: str) -> None:
+    for seconds in (900, 0.000001, 86_399.999999, -2.5, 1e9):
+        given = timedelta(seconds=seconds)
+        value = statements.open_search(1, "a", expires_in=given).parameters["expires_in"]
+        with psycopg.connect(shared_database) as connection:
+            row = connection.execute("SELECT make_interval(secs => %s)", [value]).fetchone()
+        assert row == (given,)
+    wrong: Any
+    for wrong in (900, "15 minutes", True):
+        with pytest.raises(LimitError, match="timedelta"):
+            statements.open_search(1, "a", expires_in=wrong)
+
+
 def test_a_statement_can_be_for_another_schema() -> None:
     statement = statements.searched_space(1, None)
     assert statement.in_schema("kbsearch") == statement
@@ -223,6 +280,13 @@ def test_a_statement_can_be_for_another_schema() -> None:
     "statement",
     [
         statements.search_page(1, "a"),
+        statements.open_search(1, "a"),
+        statements.fetch_page(1, SNAPSHOT),
+        statements.close_search(1, SNAPSHOT),
+        statements.explain_search(1, "a"),
+        statements.explain_article(1, "a", article_id=1),
+        statements.explain_candidates(1, "a"),
+        statements.get_source(1, 1),
         statements.upsert_article(1),
         statements.delete_article(1),
         statements.reserve_articles(1, []),

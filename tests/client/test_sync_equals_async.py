@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbsearch import AsyncKBSearch, Chunk, KBSearch, KBSearchError, Page
+from kbsearch import AsyncKBSearch, Chunk, KBSearch, KBSearchError, Page, Result
 from tests.client.worlds import World, new_world, tied_world
 from tests.strategies import Coverage, examples
 
@@ -71,7 +74,8 @@ class Both:
         call = getattr(self._sync[embeds], method)
         one = outcome(lambda: list(call(*arguments, **options)) if method in ITERATED else call(*arguments, **options))
         other = outcome(lambda: self._runner.run(self._awaited(embeds, method, *arguments, **options)))
-        assert one == other
+        stores = options.get("consistency") == "snapshot"
+        assert comparable(one, stores) == comparable(other, stores)
         return one
 
     async def _awaited(self, embeds: bool, method: str, *arguments: Any, **options: Any) -> Any:
@@ -82,6 +86,20 @@ class Both:
 
 
 ITERATED = ("pages", "results")
+
+
+def comparable(answer: Any, stores: bool) -> Any:
+    """An answer without what names a stored ranking, of which each client has its own."""
+    if isinstance(answer, list):
+        return [comparable(item, stores) for item in answer]
+    if isinstance(answer, Result) and stores:
+        return replace(answer, cursor=None)
+    if isinstance(answer, Page) and stores:
+        assert answer.snapshot is not None
+        items = tuple(replace(item, cursor=None) for item in answer.items)
+        more = answer.next_cursor and "more"
+        return replace(answer, snapshot="stored", expires_at=None, next_cursor=more, items=items)
+    return answer
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -164,6 +182,89 @@ def test_generated_searches(both: Both) -> None:
 
     check()
     coverage.require(refused=0.1, answered=0.3, tied=0.1, filtered=0.2, followed=0.1)
+
+
+def test_generated_explanations(both: Both) -> None:
+    coverage = Coverage()
+    articles = [item.article_id for item in both.ask(False, "results", both.world.org, None, [1, 0, 0])]
+
+    @settings(examples(250), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(
+        embeds=st.booleans(),
+        method=st.sampled_from(["explain", "explain_article", "explain_candidates"]),
+        text=st.sampled_from(TEXTS[:6] * 20 + TEXTS),
+        embedding=st.sampled_from([*EMBEDDINGS[:4] * 15, *EMBEDDINGS]),
+        options=requests(),
+        article=st.sampled_from([*articles, 10**9, None]),
+    )
+    def check(embeds: bool, method: str, text: Any, embedding: Any, options: dict[str, Any], article: Any) -> None:
+        left_out = {"highlight", *(("limit", "offset") if method == "explain_candidates" else ())}
+        given = {name: value for name, value in options.items() if name not in left_out}
+        if method == "explain_article":
+            given["article_id"] = article
+        answer = both.ask(embeds, method, both.world.org, text, embedding, **given)
+        refused = isinstance(answer, tuple) and answer[:1] != () and isinstance(answer[0], type)
+        coverage.example(
+            refused=refused,
+            explained=not refused and method == "explain" and len(answer) > 0,
+            tied=not refused and method == "explain" and any(one.tied_with for one in answer),
+            ranked=not refused and method == "explain_article" and answer.status == "ranked",
+            elsewhere=not refused and method == "explain_article" and answer.status != "ranked",
+            candidates=not refused and method == "explain_candidates" and len(answer) > 0,
+        )
+
+    check()
+    coverage.require(refused=0.1, explained=0.1, tied=0.05, ranked=0.02, elsewhere=0.05, candidates=0.1)
+
+
+def test_generated_snapshots(both: Both) -> None:
+    coverage = Coverage()
+    stored = "SELECT count(*) FROM kbsearch.kb_search_snapshots AS s WHERE s.org_id = %s"
+
+    @settings(examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(
+        embeds=st.booleans(),
+        method=st.sampled_from(["search", "search", "search", "pages", "results"]),
+        text=st.sampled_from(TEXTS[:6] * 20 + TEXTS),
+        embedding=st.sampled_from([*EMBEDDINGS[:4] * 15, *EMBEDDINGS]),
+        options=requests(),
+        consistency=st.sampled_from(["snapshot"] * 20 + ["strict"]),
+    )
+    def check(embeds: bool, method: str, text: Any, embedding: Any, options: dict[str, Any], consistency: str) -> None:
+        if method != "search" and options.get("limit") in (1, 2):
+            options["limit"] = 7
+        answer = both.ask(embeds, method, both.world.org, text, embedding, consistency=consistency, **options)
+        refused = isinstance(answer, tuple)
+        walked = [answer] if isinstance(answer, Page) else [] if refused else list(answer)
+        if method == "search":
+            with psycopg.connect(both.world.dsn, autocommit=True) as connection:
+                assert connection.execute(stored.encode(), [both.world.org]).fetchone() == (0 if refused else 2,)
+                connection.execute(
+                    "DELETE FROM kbsearch.kb_search_snapshots AS s WHERE s.org_id = %s", [both.world.org]
+                )
+        else:
+            with psycopg.connect(both.world.dsn) as connection:
+                assert connection.execute(stored.encode(), [both.world.org]).fetchone() == (0,)
+        coverage.example(
+            refused=refused, page=method == "search" and not refused, walked=method != "search" and len(walked) > 1
+        )
+
+    check()
+    coverage.require(refused=0.03, page=0.05, walked=0.05)
+
+
+def test_both_have_the_same_calls() -> None:
+    def calls(kind: type) -> dict[str, list[tuple[str, Any, Any]]]:
+        return {
+            name: [
+                (one.name, one.default, str(one.annotation).replace("Async", ""))
+                for one in inspect.signature(call).parameters.values()
+            ]
+            for name, call in vars(kind).items()
+            if inspect.isfunction(call) and not name.startswith("_")
+        }
+
+    assert calls(KBSearch) == calls(AsyncKBSearch)
 
 
 @pytest.mark.parametrize(

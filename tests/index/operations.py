@@ -305,7 +305,7 @@ def load_many_chunks(connection: Connection, random: Random) -> Statement | None
 def embed_all(connection: Connection, random: Random) -> Statement | None:
     return Statement(
         "INSERT INTO kbsearch.kb_article_embeddings (org_id, chunk_id, article_id, space_id, embedding)"
-        " SELECT c.org_id, c.id, c.article_id, 1, (array['[1,0]', '[0,1]', '[0,0]'])[1 + c.id %% 3]::vector"
+        " SELECT c.org_id, c.id, c.article_id, 1, (array['[1,0]', '[0,1]', '[0,0]'])[1 + c.id %% 3]::ext.vector"
         " FROM kbsearch.kb_article_chunks AS c ON CONFLICT DO NOTHING",
     )
 

@@ -23,7 +23,6 @@ class Session:
 
     def __init__(self, dsn: str, watcher: Connection) -> None:
         self._connection = psycopg.connect(dsn, autocommit=True)
-        self._connection.execute("SET deadlock_timeout = '10ms'")
         self._pid = self._connection.info.backend_pid
         self._watcher = watcher
         self._thread = ThreadPoolExecutor(1)

@@ -159,7 +159,7 @@ class DerivedState(RuleBasedStateMachine):
         try:
             with self.connection.transaction():
                 return self.connection.execute(
-                    "SELECT (kbsearch.search_kb_hybrid_page_v1(p_org_id => %s, p_query_text => %s, p_query_embedding => %s::vector,"
+                    "SELECT (kbsearch.search_kb_hybrid_page_v1(p_org_id => %s, p_query_text => %s, p_query_embedding => %s,"
                     " p_limit => 1000, p_profile => %s, p_space_id => 1))::text",
                     (org_id, question, embedding, profile),
                 ).fetchone()

@@ -175,6 +175,22 @@ def test_a_page_shows_what_is_there_now(three: Corpus) -> None:
     assert [(item["chunk_id"], item["excerpt"]) for item in items] == [(None, None)] * 3
 
 
+def test_the_filters_of_the_search_hold_for_its_pages(corpus: Corpus) -> None:
+    """Who may see what is often said by metadata: an article that left them since is not shown."""
+    articles = [corpus.article("town", kind="policy", metadata={"audience": "public"}) for _ in range(3)]
+    by_metadata = [
+        snapshot_of(corpus, metadata={"audience": "public"}),
+        snapshot_of(corpus, metadata=[{"audience": "public"}, {"a": 1}]),
+    ]
+    by_kind = snapshot_of(corpus, kinds=["policy", "page"])
+    corpus.run('UPDATE kbsearch.kb_articles SET metadata = \'{"audience": "board"}\' WHERE id = %s', articles[0])
+    corpus.run("UPDATE kbsearch.kb_articles SET kind = 'faq' WHERE id = %s", articles[1])
+    for snapshot, wanted in (*((one, articles[1:]) for one in by_metadata), (by_kind, [articles[0], articles[2]])):
+        page = page_of(corpus, snapshot)
+        assert [item["article_id"] for item in page["items"]] == wanted
+        assert page["gone"] == 1
+
+
 def test_it_expires_and_can_be_closed(three: Corpus) -> None:
     first, second = snapshot_of(three), snapshot_of(three)
     assert three.call("close_kb_search_v1", snapshot=first) is True

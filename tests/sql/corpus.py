@@ -23,7 +23,6 @@ def literal(vector: Vector | None) -> str | None:
 def call(function: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """A call in named notation; a dict becomes jsonb."""
     casts = {
-        "query_embedding": "::vector",
         "metadata": "::jsonb",
         "kind_quota": "::jsonb",
         "chunks": "::jsonb",

@@ -275,3 +275,20 @@ def test_an_article_and_a_chunk_never_change_their_organisation(corpus: Corpus) 
         corpus.run("UPDATE kbsearch.organizations SET id = id + 1000000 WHERE id = %s", corpus.org_id)
     with refused("KBORG"):
         corpus.run("UPDATE kbsearch.kb_article_chunks SET id = id + 1000000 WHERE org_id = %s", corpus.org_id)
+
+
+def test_references_that_cannot_be_stored_are_refused(corpus: Corpus) -> None:
+    first = corpus.call("upsert_kb_article_v1", external_ref="first", title="x")
+    second = corpus.call("upsert_kb_article_v1", external_ref="second", title="x")
+    for arguments in ({"external_ref": "x" * 2001}, {"external_ref": "first", "article_id": second}):
+        with refused("KBART") as refusal:
+            corpus.call("upsert_kb_article_v1", title="x", **arguments)
+        assert "p_external_ref" in refusal.detail["problem"]
+    with refused("KBART"):
+        corpus.call("reserve_kb_articles_v1", external_refs=["x" * 2001])
+    assert corpus.call("upsert_kb_article_v1", title="x", external_ref="first", article_id=first) == first
+
+
+def test_an_unknown_space_is_refused_without_embeddings_too(corpus: Corpus) -> None:
+    with refused("KBSPC"):
+        corpus.call("upsert_kb_article_v1", title="x", space_id=-1)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.sql.corpus import Corpus, refused
@@ -146,9 +148,53 @@ def test_a_forged_language_in_a_cursor_is_refused(corpus: Corpus) -> None:
             corpus.search("gift", cursor=corpus.value("SELECT kbsearch.seal_kb_cursor_v1(%s)", forged))
 
 
-def test_a_configuration_of_the_hosts_own(corpus: Corpus) -> None:
-    corpus.run("CREATE SCHEMA IF NOT EXISTS texts")
-    corpus.run('CREATE TEXT SEARCH CONFIGURATION texts."Plain words" (COPY = pg_catalog.simple)')
+def test_a_configuration_of_the_hosts_own(corpus: Corpus, shared_database: str, admin: Callable[[str], str]) -> None:
+    with psycopg.connect(admin(shared_database)) as host:
+        host.execute("CREATE SCHEMA texts")
+        host.execute("GRANT USAGE ON SCHEMA texts TO PUBLIC")
+        host.execute('CREATE TEXT SEARCH CONFIGURATION texts."Plain words" (COPY = pg_catalog.simple)')
     article = corpus.call("upsert_kb_article_v1", title="The the", language="texts.Plain words")
     assert corpus.found("the") == [article]
     assert corpus.page("the")["legs"]["keyword"]["languages"] == ["english", "texts.Plain words"]
+
+
+def test_a_configuration_that_was_renamed_is_an_error_and_no_silence(corpus: Corpus) -> None:
+    """Else -word would not exclude its articles any more."""
+    corpus.run("CREATE TEXT SEARCH CONFIGURATION kbsearch.one (COPY = pg_catalog.german)")
+    secret, other = corpus.article("streng geheim town", language="kbsearch.one"), corpus.article("town")
+    assert corpus.found("town -geheim") == [other]
+    cursor = corpus.search("town", limit=1)[0]["cursor"]
+    corpus.run("ALTER TEXT SEARCH CONFIGURATION kbsearch.one RENAME TO two")
+    for others in ({}, {"cursor": cursor}, {"language": "german"}):
+        with refused("KBLNG") as refusal:
+            corpus.search("town", **others)
+        assert refusal.detail["languages"] == ["kbsearch.one"]
+    corpus.call("reanalyze_kb_chunks_v1")
+    assert corpus.found("town -geheim") == [other]
+    assert set(corpus.found("town")) == {secret, other}
+    corpus.run("DROP TEXT SEARCH CONFIGURATION kbsearch.two")
+    with refused("KBLNG") as refusal:
+        corpus.run(
+            "UPDATE kbsearch.kb_article_chunks SET content = 'x' WHERE org_id = %s AND article_id = %s",
+            corpus.org_id,
+            secret,
+        )
+    assert refusal.detail["article_id"] == secret
+    corpus.run(
+        "UPDATE kbsearch.kb_articles SET language = 'german' WHERE org_id = %s AND id = %s", corpus.org_id, secret
+    )
+    assert corpus.found("town -geheim") == [other]
+
+
+def test_a_long_question_in_many_languages_is_answered(corpus: Corpus) -> None:
+    """The words that are unknown in each take neither a place in every row's cursor nor a comparison with every other."""
+    for language in ("german", "french", "dutch", "danish", "swedish", "spanish", "italian"):
+        corpus.article("town hall", language=language)
+    question = " ".join(f"q{number}" for number in range(4500)) + " town"
+    corpus.run("SET statement_timeout = '20s'")
+    rows = corpus.search(question)
+    assert len(rows) == 7
+    assert max(len(row["cursor"]) for row in rows) < 1000
+    assert [row["article_id"] for row in corpus.search(question, cursor=rows[2]["cursor"])] == [
+        row["article_id"] for row in rows[3:]
+    ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from datetime import datetime, timedelta
 from typing import Any, Unpack, assert_type
 
 import numpy as np
@@ -15,16 +17,25 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from sqlalchemy.sql.elements import KeyedColumnElement
 
 from kbsearch import (
+    ArticleExplanation,
     AsyncKBSearch,
+    Candidate,
     Chunk,
+    Consistency,
+    Explanation,
     KBSearch,
     KBSearchError,
     LimitError,
+    Match,
+    OpenedSearch,
     Page,
+    Passage,
+    RankingOptions,
     ReservedArticle,
     Result,
     SearchOptions,
     SearchSelectable,
+    SnapshotError,
     StatementTimeoutError,
     as_selectable,
 )
@@ -109,16 +120,59 @@ def search(client: KBSearch, embedding: NDArray[np.float64]) -> None:
     assert_type(result.excerpt_html, str | None)
     assert_type(result.metadata, Mapping[str, Any])
     assert_type(client.search(1, None, embedding, kinds=("faq",), kind_quota={"*": 2}, language="german"), Page)
-    assert_type(client.pages(1, "reset", (1, 2, 3), highlight=True), Iterator[Page])
-    assert_type(client.results(1, "reset", cursor=page.next_cursor), Iterator[Result])
+    assert_type(client.pages(1, "reset", (1, 2, 3), highlight=True), Generator[Page, None, None])
+    assert_type(client.results(1, "reset", cursor=page.next_cursor), Generator[Result, None, None])
+    pages: Iterator[Page] = client.pages(1, "reset")
+    assert_type(next(pages), Page)
     assert_type(client.upsert_article(1, title="a", chunks=[Chunk("b", embedding=[1, 2, 3])], timeout=1), int)
     assert_type(client.reserve_articles(1, ["a"]), tuple[ReservedArticle, ...])
     assert_type(client.delete_article(1, external_ref="a"), bool)
 
 
+def snapshots(client: KBSearch, consistency: Consistency) -> None:
+    page = client.search(1, "reset", consistency="snapshot", expires_in=timedelta(hours=1))
+    assert_type(page.snapshot, str | None)
+    assert_type(page.expires_at, datetime | None)
+    assert_type(page.gone, int)
+    if page.snapshot is not None:
+        assert_type(client.fetch_page(1, page.snapshot, cursor=page.next_cursor, limit=5, highlight=True), Page)
+        assert_type(client.close_search(1, page.snapshot, timeout=1), bool)
+    opened = client.open_search(1, "reset", [1, 0, 0], kinds=["faq"], expires_in=timedelta(minutes=1))
+    assert_type(opened, OpenedSearch)
+    assert_type((opened.snapshot, opened.total, opened.expires_at), tuple[str, int, datetime])
+    with closing(client.results(1, "reset", consistency=consistency)) as results:
+        for result in results:
+            assert_type(result, Result)
+
+
+def explanations(client: KBSearch, **ranking: Unpack[RankingOptions]) -> None:
+    explained = client.explain(1, "reset", limit=3, offset=1, **ranking)
+    assert_type(explained, tuple[Explanation, ...])
+    assert_type(explained[0].matches, tuple[Match, ...])
+    assert_type(explained[0].vector_rank, int | None)
+    why = client.explain_article(1, "reset", [1, 0, 0], article_id=5, limit=3)
+    assert_type(why, ArticleExplanation)
+    assert_type(why.place, int | None)
+    assert_type(client.explain_candidates(1, "reset", kind_quota={"faq": 2}), tuple[Candidate, ...])
+    passages = client.source(1, 5, explained[0].chunk_id)
+    assert_type(passages, tuple[Passage, ...])
+    assert_type(passages[0].metadata, Mapping[str, Any])
+
+
 async def search_async(client: AsyncKBSearch) -> None:
     assert_type(await client.search(1, "reset password", [0.6, 0.8, 0.0], limit=3), Page)
-    assert_type(client.pages(1, "reset"), AsyncIterator[Page])
+    assert_type(client.pages(1, "reset"), AsyncGenerator[Page, None])
+    pages: AsyncIterator[Page] = client.pages(1, "reset", consistency="snapshot")
+    assert_type(await anext(pages), Page)
+    async with aclosing(client.results(1, "reset", consistency="snapshot", timeout=3)) as results:
+        assert_type(await anext(results), Result)
+    assert_type(await client.open_search(1, "reset"), OpenedSearch)
+    assert_type(await client.fetch_page(1, "x", offset=5), Page)
+    assert_type(await client.close_search(1, "x"), bool)
+    assert_type(await client.explain(1, "reset"), tuple[Explanation, ...])
+    assert_type(await client.explain_article(1, "reset", article_id=1), ArticleExplanation)
+    assert_type(await client.explain_candidates(1, "reset"), tuple[Candidate, ...])
+    assert_type(await client.source(1, 1), tuple[Passage, ...])
     async for result in client.results(1, "reset", metadata=[{"lang": "de"}, {"lang": "en"}]):
         assert_type(result, Result)
     assert_type(await client.upsert_article(1, title="a"), int)
@@ -152,6 +206,9 @@ def errors(client: KBSearch) -> int:
         assert_type(error.detail, dict[str, Any])
         assert_type(error.hint, str | None)
         return error.http_status
+    except SnapshotError as error:
+        assert_type(error.detail["reason"], Any)
+        return 410
     except StatementTimeoutError:
         return StatementTimeoutError.http_status
     except KBSearchError as error:

@@ -72,7 +72,7 @@ def calls(client: KBSearch) -> None:
     client.search(1, "reset", ["1", "2"])  # type: ignore[arg-type]
     client.search(1, "reset", limit="3")  # type: ignore[arg-type]
     client.search(1, "reset", limt=3)  # type: ignore[call-arg]
-    client.search(1, "reset", None, 3)  # type: ignore[call-arg]
+    client.search(1, "reset", None, "cursor")  # type: ignore[call-arg]
     client.search(1, "reset", kind_quota={"faq": "1"})  # type: ignore[dict-item]
     client.search(1, "reset", metadata="lang")  # type: ignore[arg-type]
     client.pages(1, "reset", highlight="yes")  # type: ignore[arg-type]
@@ -83,6 +83,16 @@ def calls(client: KBSearch) -> None:
     client.delete_article(1, 5)  # type: ignore[call-arg]
     client.search(1, "reset").items.clear()  # type: ignore[attr-defined]
     client.search(1, "reset").items[0].place = 2  # type: ignore[misc]
+    client.search(1, "reset", consistency="strict")  # type: ignore[arg-type]
+    client.search(1, "reset", consistency="snapshot", expires_in=60)  # type: ignore[arg-type]
+    client.fetch_page(1, client.search(1, "reset").snapshot)  # type: ignore[arg-type]
+    client.fetch_page(1, "x", kinds=["faq"])  # type: ignore[call-arg]
+    client.open_search(1, "reset", limit=3)  # type: ignore[call-arg]
+    client.explain(1, "reset", highlight=True)  # type: ignore[call-arg]
+    client.explain_article(1, "reset")  # type: ignore[call-arg]
+    client.explain_candidates(1, "reset", limit=3)  # type: ignore[call-arg]
+    client.explain(1, "reset")[0].place = 2  # type: ignore[misc]
+    client.source(1, "reset")  # type: ignore[arg-type]
     client.connection.close()  # type: ignore[attr-defined]
     for _ in client.search(1, "reset"):  # type: ignore[attr-defined]
         pass
@@ -94,6 +104,7 @@ async def asynchronous_calls(client: AsyncKBSearch) -> None:
     for _ in client.results(1, "reset"):  # type: ignore[attr-defined]
         pass
     await client.pages(1, "reset")  # type: ignore[misc]
+    client.results(1, "reset").close()  # type: ignore[attr-defined]
     await client.upsert_article(1, kind=None)  # type: ignore[arg-type]
 
 

@@ -107,7 +107,7 @@ BEGIN
             FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, v_plan.row_limit, v_plan.row_offset, v_plan.after_score, v_plan.after_article_id) AS r
             GROUP BY r.total;
             v_detail := jsonb_build_object(
-                'place', v_placed.place, 'score', v_placed.score / 1e9::double precision, 'on_page', v_placed.place BETWEEN v_first_place AND v_last_place,
+                'place', v_placed.place, 'score', v_placed.score / 1e9::double precision, 'on_page', coalesce(v_placed.place BETWEEN v_first_place AND v_last_place, false),
                 'gap_to_page', CASE WHEN v_placed.place > v_last_place THEN (v_last_score - v_placed.score) / 1e9::double precision END,
                 'tied_with', v_placed.tied_with, 'settled_by_identity', v_placed.tied_with > 0, 'tied_article_ids', to_jsonb(v_placed.tied_article_ids),
                 'matches', kbsearch.list_kb_matches_v1(v_plan, v_placed.chunk_id)

@@ -8,6 +8,7 @@ DECLARE
     v_title text;
     v_language regconfig;
     v_tag text;
+    v_exists boolean;
     v_published boolean;
     v_described record;
 BEGIN
@@ -36,8 +37,9 @@ BEGIN
     END IF;
     SELECT
         a.version, a.title, coalesce(a.language, o.language), a.published,
-        CASE WHEN a.language <> o.language THEN chr(31) || kbsearch.name_kb_language_v1(a.language) ELSE '' END
-    INTO NEW.article_version, v_title, v_language, v_published, v_tag
+        CASE WHEN a.language <> o.language THEN chr(31) || kbsearch.name_kb_language_v1(a.language) ELSE '' END,
+        EXISTS (SELECT FROM pg_ts_config AS g WHERE g.oid = coalesce(a.language, o.language))
+    INTO NEW.article_version, v_title, v_language, v_published, v_tag, v_exists
     FROM kbsearch.kb_articles AS a
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
     WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
@@ -57,6 +59,11 @@ BEGIN
         NEW.phrase_text := OLD.phrase_text;
         RETURN NEW;
     END IF;
+    IF NOT v_exists THEN
+        RAISE EXCEPTION 'the text search configuration of article % does not exist any more (oid %)', NEW.article_id, v_language::oid
+            USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('org_id', NEW.org_id, 'article_id', NEW.article_id, 'language', v_language::oid::bigint)::text,
+                HINT = 'Give the article, or the organisation where the article has none, another language.';
+    END IF;
     NEW.title := v_title;
     NEW.language := v_language;
     v_described := kbsearch.describe_kb_chunk_v1(v_title, NEW.heading, NEW.content, v_language, v_tag);
@@ -74,4 +81,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS
-'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBLNG: its language is gone; KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';

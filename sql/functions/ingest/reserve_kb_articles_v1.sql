@@ -14,6 +14,10 @@ BEGIN
         RAISE EXCEPTION 'p_external_refs is NULL or has a NULL in it'
             USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('argument', 'p_external_refs')::text, HINT = 'Pass the external reference of every article.';
     END IF;
+    IF EXISTS (SELECT FROM unnest(p_external_refs) AS given (external_ref) WHERE octet_length(given.external_ref) > 2000) THEN
+        RAISE EXCEPTION 'an external reference has more than 2000 bytes'
+            USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('argument', 'p_external_refs', 'maximum_bytes', 2000)::text, HINT = 'Refer to articles by shorter names, a hash of the long one for instance.';
+    END IF;
     INSERT INTO kbsearch.kb_articles AS a (org_id, external_ref, published)
     SELECT p_org_id, r.external_ref, false
     FROM (SELECT DISTINCT given.external_ref COLLATE "C" AS external_ref FROM unnest(p_external_refs) AS given (external_ref)) AS r

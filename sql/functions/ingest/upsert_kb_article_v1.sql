@@ -39,6 +39,10 @@ BEGIN
     END IF;
     v_problem := CASE
         WHEN coalesce(p_kind, '') IN ('', '*') THEN 'p_kind is empty, * or NULL'
+        WHEN octet_length(p_external_ref) > 2000 THEN format('p_external_ref has %s bytes, at most 2000', octet_length(p_external_ref))
+        WHEN p_article_id IS NOT NULL AND EXISTS (
+            SELECT FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.external_ref = p_external_ref AND a.id <> p_article_id
+        ) THEN format('p_external_ref is the name of another article than p_article_id, %s', p_article_id)
         WHEN p_published IS NULL THEN 'p_published is NULL'
         WHEN jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object' THEN 'p_metadata is no object'
         WHEN jsonb_typeof(v_chunks) <> 'array' THEN 'p_chunks is no array'
@@ -87,7 +91,8 @@ BEGIN
                 HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL for the organisation''s active space.';
     END IF;
 
-    -- the article, locked for what follows
+    -- the organisation's lock before the article's, as every change of the organisation has it; then the article, for what follows
+    PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
     SELECT a.id INTO v_article_id
     FROM kbsearch.kb_articles AS a
     WHERE a.org_id = p_org_id AND CASE WHEN p_article_id IS NULL THEN a.external_ref = p_external_ref ELSE a.id = p_article_id END

@@ -15,16 +15,22 @@ BEGIN ATOMIC
             SELECT
                 q.lexeme, q.document_frequency, q.corpus,
                 CASE WHEN p_counts_terms THEN 1 ELSE q.term_count * kbsearch.kb_idf_v1(p_chunk_counts[q.corpus], q.document_frequency) END::numeric AS weight
-            FROM unnest(p_lexemes, p_term_counts, p_forms, p_corpora, p_document_frequencies) AS q (lexeme, term_count, forms, corpus, document_frequency)
+            FROM unnest(p_lexemes, p_term_counts, p_forms, p_corpora, p_document_frequencies) WITH ORDINALITY
+                AS q (lexeme, term_count, forms, corpus, document_frequency, n)
             WHERE
                 q.document_frequency > 0
                 OR (
                     cardinality(p_chunk_counts) > 1
-                    AND string_to_array(q.forms, ' ') && (
-                        SELECT array_agg(f.form)
-                        FROM unnest(p_forms, p_document_frequencies) AS k (forms, document_frequency)
-                        CROSS JOIN LATERAL string_to_table(k.forms, ' ') AS f (form)
-                        WHERE k.document_frequency > 0
+                    AND q.n IN (
+                        SELECT said.n
+                        FROM unnest(p_forms) WITH ORDINALITY AS said (forms, n)
+                        CROSS JOIN LATERAL string_to_table(said.forms, ' ') AS word (form)
+                        WHERE word.form IN (
+                            SELECT f.form
+                            FROM unnest(p_forms, p_document_frequencies) AS k (forms, document_frequency)
+                            CROSS JOIN LATERAL string_to_table(k.forms, ' ') AS f (form)
+                            WHERE k.document_frequency > 0
+                        )
                     )
                 )
         ) AS w

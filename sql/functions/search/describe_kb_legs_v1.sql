@@ -6,6 +6,7 @@ AS $$
 DECLARE
     v_embedded bigint;
     v_without_direction bigint;
+    v_words CONSTANT text[] := ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(p_plan.known_lexemes) AS k (lexeme) ORDER BY word);
 BEGIN
     IF p_plan.uses_vector THEN
         SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
@@ -22,10 +23,10 @@ BEGIN
             'takes_part', p_plan.uses_keyword,
             'reason', p_plan.keyword_reason,
             'languages', to_jsonb(ARRAY(SELECT kbsearch.name_kb_language_v1(l.configuration) FROM unnest(p_plan.languages) WITH ORDINALITY AS l (configuration, n) ORDER BY l.n)),
-            'words', to_jsonb(ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(p_plan.known_lexemes) AS k (lexeme) ORDER BY word)),
+            'words', to_jsonb(v_words),
             'unknown_words', coalesce((
                 -- of the language that knows most of them
-                SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0), '{}'))
+                SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0 AND split_part(q.lexeme, chr(31), 1) <> ALL (v_words)), '{}'))
                 FROM unnest(p_plan.lexemes, p_plan.document_frequencies) AS q (lexeme, document_frequency)
                 GROUP BY substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31)))
                 ORDER BY count(*) FILTER (WHERE q.document_frequency > 0) DESC, substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31))) COLLATE "C" ASC

@@ -132,6 +132,13 @@ BEGIN
     IF cardinality(v_plan.tags) > 1 THEN
         v_plan.configurations := v_plan.configurations || ARRAY(SELECT kbsearch.find_kb_language_v1(substr(u.tag, 2)) FROM unnest(v_plan.tags[2:]) WITH ORDINALITY AS u (tag, n) ORDER BY u.n);
     END IF;
+    IF array_position(v_plan.configurations, NULL) IS NOT NULL AND (p_cursor IS NULL OR kbsearch.count_kb_lost_languages_v1(p_org_id) > 0) THEN
+        RAISE EXCEPTION 'organisation % has chunks in a text search configuration that does not exist any more', p_org_id
+            USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('org_id', p_org_id, 'languages', (
+                    SELECT to_jsonb(array_agg(substr(u.tag, 2) ORDER BY u.n)) FROM unnest(v_plan.tags, v_plan.configurations) WITH ORDINALITY AS u (tag, configuration, n) WHERE u.configuration IS NULL
+                ))::text,
+                HINT = 'Was it renamed or dropped? Give it its name back, or its articles another language, and call kbsearch.reanalyze_kb_chunks_v1.';
+    END IF;
     IF v_named <> ALL (v_plan.configurations) THEN
         v_plan.configurations := v_plan.configurations || v_named;
         v_plan.tags := v_plan.tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
@@ -191,7 +198,7 @@ BEGIN
         v_reason := CASE
             WHEN
                 v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
-                OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,18}(,[0-9]{1,18})*)?$'
+                OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
                 OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
@@ -208,7 +215,9 @@ BEGIN
         v_plan.uses_vector := v_parts[5] LIKE 'v%';
         v_plan.uses_keyword := v_parts[5] LIKE '%k';
         v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts) AS c (chunk_count));
-        v_plan.document_frequencies := string_to_array(v_parts[7], ',')::bigint[];
+        SELECT coalesce(array_agg(coalesce(split_part(f.pair, ':', 2)::bigint, 0) ORDER BY q.n), '{}') INTO v_plan.document_frequencies
+        FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
+        LEFT JOIN string_to_table(v_parts[7], ',') AS f (pair) ON split_part(f.pair, ':', 1) = q.n::text;
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
     ELSE
@@ -269,7 +278,11 @@ BEGIN
             FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
             WHERE c.n = 1 OR c.chunk_count > 0
         ),
-        array_to_string(v_plan.document_frequencies, ',')
+        (
+            SELECT coalesce(string_agg(f.n || ':' || f.document_frequency, ',' ORDER BY f.n), '')
+            FROM unnest(v_plan.document_frequencies) WITH ORDINALITY AS f (document_frequency, n)
+            WHERE f.document_frequency > 0
+        )
     );
     v_plan.highlight := p_highlight;
     RETURN v_plan;

@@ -32,7 +32,7 @@ BEGIN
             USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_offset', 'given', p_offset, 'minimum', 0)::text,
                 HINT = 'Pass the number of places to skip, 0 for the first page.';
     END IF;
-    SELECT s.total, s.answer, s.lexemes, s.expires_at INTO v_snapshot
+    SELECT s.total, s.answer, s.lexemes, s.kinds, s.metadata, s.expires_at INTO v_snapshot
     FROM kbsearch.kb_search_snapshots AS s
     WHERE s.org_id = p_org_id AND s.id = p_snapshot AND s.expires_at > now();
     IF v_snapshot.total IS NULL THEN
@@ -89,6 +89,14 @@ BEGIN
             WHERE b.org_id = p_org_id AND b.snapshot_id = p_snapshot AND b.block BETWEEN v_from / 100 AND v_until / 100
         ) AS p
         INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id AND a.published
+            AND (v_snapshot.kinds IS NULL OR a.kind = ANY (v_snapshot.kinds))
+            AND (
+                v_snapshot.metadata IS NULL
+                OR CASE jsonb_typeof(v_snapshot.metadata)
+                    WHEN 'array' THEN EXISTS (SELECT 1 FROM jsonb_array_elements(v_snapshot.metadata) AS wanted (element) WHERE a.metadata @> wanted.element)
+                    ELSE a.metadata @> v_snapshot.metadata
+                END
+            )
         LEFT JOIN kbsearch.kb_article_chunks AS c ON c.org_id = p_org_id AND c.id = p.chunk_id AND c.article_id = p.article_id
         LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind
         WHERE p.place > v_from AND p.place <= v_until
@@ -107,7 +115,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.fetch_kb_page_v1(bigint, uuid, bigint, bigint, text, boolean) IS
-'A page of a ranking that open_kb_search_v1 stored: its places one after the other, without those whose article was deleted or unpublished since. What was written since changes neither order nor scores; titles, excerpts and metadata are as they are now. Writes nothing.
+'A page of a ranking that open_kb_search_v1 stored: its places one after the other, without those whose article was deleted or unpublished since, or left the kinds or metadata that the search asks for. What else was written since changes neither order nor scores; titles, excerpts and metadata are as they are now. Writes nothing.
 
 Arguments:
 p_org_id: The organisation that it is of.
@@ -119,7 +127,7 @@ p_highlight: Whether excerpt_html is filled.
 
 Returns:
 items: Rows as those of search_kb_hybrid_v1; excerpt and chunk_id are null where the chunk was replaced since.
-gone: How many places of the page are not shown, because their articles were deleted or unpublished since.
+gone: How many places of the page are not shown, because their articles were deleted or unpublished since, or left what p_kinds and p_metadata of the search ask for.
 next_cursor: Pass as p_cursor for the next page; null after the last.
 total: Number of places of the ranking.
 end_reached: Whether nothing follows.

@@ -20,63 +20,63 @@ SET extra_float_digits = 1
 SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
-DECLARE
-    v_plan kbsearch.kb_search_plan;
-    v_limit integer;
 BEGIN
     IF current_setting('transaction_read_only') = 'on' THEN
         RAISE EXCEPTION 'a snapshot cannot be stored in a read-only transaction%', CASE WHEN pg_is_in_recovery() THEN ': this server is a replica' ELSE '' END
             USING ERRCODE = 'KBSNP', DETAIL = jsonb_build_object('org_id', p_org_id, 'reason', 'read_only', 'is_replica', pg_is_in_recovery())::text,
                 HINT = 'Open it on the primary and read its pages here, or page by the cursors of search_kb_hybrid_v1, which writes nothing.';
     END IF;
-    v_plan := kbsearch.prepare_kb_search_v1(
-        p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory,
-        p_language, false
-    );
-    IF p_expires_in IS NULL OR p_expires_in <= interval '0' OR p_expires_in > interval '1 day' THEN
+    IF p_expires_in IS NULL OR now() + p_expires_in <= now() OR now() + p_expires_in > now() + interval '1 day' THEN
         RAISE EXCEPTION 'p_expires_in is %, expected more than 0 and at most 1 day', coalesce(p_expires_in::text, 'NULL')
             USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_expires_in', 'given', p_expires_in, 'maximum', '1 day')::text,
                 HINT = 'Pass how long the pages are to be read, 15 minutes for instance.';
     END IF;
+    snapshot := gen_random_uuid();
+    expires_at := now() + p_expires_in;
+    WITH ranked AS MATERIALIZED (
+        SELECT r.block, r.article_ids, r.chunk_ids, r.scores, r.similarities, r.keyword_scores, r.ties, r.answer, r.lexemes
+        FROM kbsearch.list_kb_ranking_v1(
+            p_org_id, p_query_text, p_query_embedding, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory, p_language
+        ) AS r
+    ),
+    head AS (
+        INSERT INTO kbsearch.kb_search_snapshots (org_id, id, expires_at, total, answer, lexemes, kinds, metadata)
+        SELECT
+            p_org_id, open_kb_search_v1.snapshot, open_kb_search_v1.expires_at,
+            (SELECT coalesce(sum(cardinality(c.article_ids)), 0) FROM ranked AS c), r.answer, r.lexemes, p_kinds, p_metadata
+        FROM ranked AS r
+        WHERE r.block IS NULL
+        RETURNING kb_search_snapshots.total
+    ),
+    body AS (
+        INSERT INTO kbsearch.kb_search_snapshot_blocks (org_id, snapshot_id, block, article_ids, chunk_ids, scores, similarities, keyword_scores, ties)
+        SELECT p_org_id, open_kb_search_v1.snapshot, r.block, r.article_ids, r.chunk_ids, r.scores, r.similarities, r.keyword_scores, r.ties
+        FROM ranked AS r
+        WHERE r.block IS NOT NULL
+    )
+    SELECT h.total INTO total FROM head AS h;
     PERFORM kbsearch.sweep_kb_searches_v1(p_org_id);
-    SELECT o.snapshot_limit INTO v_limit FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
+    -- those that another session is removing are left to it
     DELETE FROM kbsearch.kb_search_snapshots AS s
     WHERE s.org_id = p_org_id AND s.id IN (
-        SELECT h.id FROM kbsearch.kb_search_snapshots AS h WHERE h.org_id = p_org_id ORDER BY h.created_at DESC, h.id DESC OFFSET v_limit - 1
+        SELECT h.id
+        FROM kbsearch.kb_search_snapshots AS h
+        WHERE h.org_id = p_org_id AND h.id IN (
+            SELECT l.id
+            FROM kbsearch.kb_search_snapshots AS l
+            WHERE l.org_id = p_org_id
+            ORDER BY l.created_at DESC, l.id DESC
+            OFFSET (SELECT o.snapshot_limit FROM kbsearch.organizations AS o WHERE o.id = p_org_id)
+        )
         FOR UPDATE SKIP LOCKED
     );
-    INSERT INTO kbsearch.kb_search_snapshots (org_id, expires_at, total, answer, lexemes)
-    VALUES (
-        p_org_id, now() + p_expires_in, 0,
-        jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', NULL),
-        v_plan.lexemes
-    )
-    RETURNING kb_search_snapshots.id, kb_search_snapshots.expires_at INTO snapshot, expires_at;
-    WITH stored AS (
-        INSERT INTO kbsearch.kb_search_snapshot_blocks (org_id, snapshot_id, block, article_ids, chunk_ids, scores, similarities, keyword_scores, ties)
-        SELECT
-            p_org_id,
-            snapshot,
-            (r.place - 1) / 100,
-            array_agg(r.article_id ORDER BY r.place),
-            array_agg(r.chunk_id ORDER BY r.place),
-            array_agg(r.score ORDER BY r.place),
-            array_agg(r.similarity ORDER BY r.place),
-            array_agg(round(r.raw * 1e9::double precision / v_plan.keyword_bound)::integer ORDER BY r.place),
-            array_agg(r.tied_with::integer ORDER BY r.place)
-        FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, NULL, 0, NULL, NULL) AS r
-        GROUP BY (r.place - 1) / 100
-        RETURNING cardinality(article_ids) AS size
-    )
-    SELECT coalesce(sum(s.size), 0) INTO total FROM stored AS s;
-    UPDATE kbsearch.kb_search_snapshots AS s SET total = open_kb_search_v1.total WHERE s.org_id = p_org_id AND s.id = snapshot;
     RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.open_kb_search_v1(
     bigint, text, vector, text [], jsonb, jsonb, double precision, text, bigint, boolean, text, interval
 ) IS
-'Ranks once and stores the whole ranking, whose pages fetch_kb_page_v1 returns, whatever is written meanwhile. Removes the organisation''s expired snapshots, and its oldest where there are more than organizations.snapshot_limit.
+'Ranks once and stores the whole ranking, whose pages fetch_kb_page_v1 returns, whatever is written meanwhile. Removes the organisation''s expired snapshots, and its oldest where there are more than organizations.snapshot_limit (a few more may stand while several are opened at a time).
 
 Arguments:
 p_org_id: The organisation searched.
