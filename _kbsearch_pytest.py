@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _ID = pytest.StashKey[tuple[str, str, int]]()
 """Of the run: its id, its directory (not there until a server is needed), and the process id of its main process."""
 _RUN = pytest.StashKey["Run"]()
+_TOLD = pytest.StashKey[bool]()
+"""Whether the report has said which server it is."""
 _SERVER = "server of the test databases; auto, the default: that of KBSEARCH_TEST_DSN, else a Docker container, else the embedded one"
 _IMAGE = "image of the container, pgvector/pgvector:pg17 by default"
 _SCHEMA = "schema that kbsearch is installed in, kbsearch by default"
@@ -73,12 +75,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
     """Say which server it is and why."""
-    return f"kbsearch: {_run(config).choice()}" if _RUN in config.stash else None
+    if _RUN not in config.stash:
+        return None
+    config.stash[_TOLD] = True
+    return f"kbsearch: {_run(config).choice()}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say which server it was where only workers know that they needed it."""
-    if _RUN not in config.stash and _has_server(config):
+    """Say which server it was where nobody knew before the tests ran that they need it: where workers run them, and where they ask as they go."""
+    if _TOLD not in config.stash and _has_server(config):
         from kbsearch.testing.servers import ServerUnavailableError
 
         try:

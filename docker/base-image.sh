@@ -65,6 +65,7 @@ security=${DEBIAN_SECURITY_MIRROR:-http://deb.debian.org/debian-security}
 cache=$repository/build/base/$suite
 mkdir -p "$cache"
 root=$(mktemp -d "${TMPDIR:-/var/tmp}/kbsearch-base.XXXXXXXX")
+chmod 755 "$root"
 log=$root.log
 
 clean_up() {
@@ -117,7 +118,11 @@ install_packages() {
 
 prepare() {
     {
-        echo "deb $mirror $suite main"
+        case $suite in
+        # The only suite with an end of validity, which a mirror that is a snapshot has passed; this image is for tests.
+        forky) echo "deb [check-valid-until=no] $mirror $suite main" ;;
+        *) echo "deb $mirror $suite main" ;;
+        esac
         case $suite in
         forky) ;;
         bullseye) echo "deb $security $suite-security main" ;;
@@ -126,6 +131,7 @@ prepare() {
     } >"$root/etc/apt/sources.list"
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d" # packages start no services
     chmod +x "$root/usr/sbin/policy-rc.d"
+    mountpoint --quiet "$root/proc" || mount -t proc proc "$root/proc" # packages' scripts ask it
     in_root apt-get update
     in_root apt-get upgrade --yes
 }
@@ -152,6 +158,7 @@ install_python() {
 
 trim() {
     in_root apt-get clean
+    umount "$root/proc"
     rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/{apt,debconf,ldconfig}/* "$root"/var/log/* "$root"/tmp/* "$root"/usr/share/{doc,info,locale,man}/*
     rm -f "$root/etc/resolv.conf" "$root/etc/hostname" "$root/usr/sbin/policy-rc.d" "$root"/var/lib/dpkg/*-old
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -64,7 +65,8 @@ class Run:
         """Remove all that the run had, for the main process; what is wrong if something cannot be removed. Nothing happens if it had no server."""
         if not self._directory.exists():
             return None
-        (self._directory / keeper.STOP).touch()
+        with contextlib.suppress(FileNotFoundError):  # it is going this moment
+            (self._directory / keeper.STOP).touch()
         deadline = time.monotonic() + START_SECONDS
         process = self._keeper(_SPAWN_SECONDS)
         while process and keeper.is_alive(process) and time.monotonic() < deadline:
@@ -95,9 +97,11 @@ class Run:
     def _start_keeper(self) -> None:
         # -P: a test suite's directory may have a docker.py or a platform.py.
         command = [sys.executable, "-P", "-m", keeper.__name__, json.dumps(asdict(self.request)), str(self.owner)]
+        # What the run has made errors of other packages' warnings is no reason to have no server.
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
         with (self._directory / _LOG).open("wb") as log:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         keeper.write(self._directory / _PID, {"pid": process.pid})
         # It outlives a worker, and the main process waits for it by its id: no warning that it still runs.
@@ -128,11 +132,12 @@ class Run:
                     raise ServerUnavailableError(said["error"], said["hint"])
                 return said
             process = process or self._keeper(_SPAWN_SECONDS)
-            if process is None or not keeper.is_alive(process) or time.monotonic() > deadline:
+            alive = process is not None and keeper.is_alive(process)
+            if not alive or time.monotonic() > deadline:
                 log = self._directory / _LOG
-                said_last = log.read_text(encoding="utf-8", errors="replace")[-2000:].strip() if log.exists() else ""
+                printed = log.read_text(encoding="utf-8", errors="replace")[-2000:].strip() if log.exists() else ""
                 raise ServerUnavailableError(
-                    f"the process that keeps the test server {'does not answer' if process else 'has ended'}: {said_last or 'it said nothing'}",
+                    f"the process that keeps the test server {'does not answer' if alive else 'has ended'}: {printed or 'it said nothing'}",
                     "Choose another server with --kbsearch-server, or start one and name it in KBSEARCH_TEST_DSN.",
                 )
             time.sleep(keeper.POLL_SECONDS / 2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
@@ -27,6 +30,7 @@ ANSWER_SECONDS = 5.0
 START_SECONDS = 60.0
 PULL_SECONDS = 600.0
 """Without a word of progress."""
+_POLL_SECONDS = 0.1
 _SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -231,7 +235,8 @@ class Container(Backend):
 
     def check(self) -> str:
         """See whether an engine answers and has the image, or a registry does."""
-        with engine(ANSWER_SECONDS) as client:
+        # Who asks for it by name would rather wait than go without.
+        with engine(ANSWER_SECONDS if self.request.kind == "auto" else START_SECONDS) as client:
             image = self._image
             if not _has_image(client, image):
                 try:
@@ -245,13 +250,13 @@ class Container(Backend):
 
     def start(self, given_up: Callable[[], bool]) -> str:
         """Start it as a server that keeps nothing; an image that is not there is pulled."""
-        from testcontainers.core.config import testcontainers_config  # noqa: PLC0415
         from testcontainers.community.postgres import PostgresContainer  # noqa: PLC0415
+        from testcontainers.core.config import testcontainers_config  # noqa: PLC0415
 
         password = uuid.uuid4().hex
         settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
         try:
-            with engine(ANSWER_SECONDS) as client:
+            with engine(START_SECONDS) as client:
                 # Its reaper is one more safeguard where its image is there, and not worth a download: who keeps the server removes it.
                 if not _has_image(client, testcontainers_config.ryuk_image):
                     testcontainers_config.ryuk_disabled = True
@@ -264,7 +269,8 @@ class Container(Backend):
             )
             # Data in memory; the volume that the image declares stays empty.
             container.with_tmpfs_mount("/kbsearch").with_env("PGDATA", "/kbsearch/data")
-            container.with_name(self._name).with_command(["postgres", *settings]).start()
+            container.with_name(self._name).with_command(["postgres", *settings])
+            container.waiting_for(_readiness(given_up)).start()
             return make_conninfo(container.get_connection_url())
         except _failures() as error:
             raise ServerUnavailableError(
@@ -297,29 +303,72 @@ def _failures() -> tuple[type[Exception], ...]:
     from requests.exceptions import RequestException  # noqa: PLC0415
     from testcontainers.core.exceptions import ContainerConnectException, ContainerStartException  # noqa: PLC0415
 
-    return DockerException, RequestException, ContainerConnectException, ContainerStartException, TimeoutError
+    return DockerException, RequestException, ContainerConnectException, ContainerStartException, OSError
 
 
 @contextmanager
 def engine(timeout: float) -> Iterator[Any]:
-    """A client of the engine that testcontainers uses; every answer may take `timeout` seconds."""
+    """A client of the engine that testcontainers uses; every answer may take `timeout` seconds.
+
+    Raises:
+        ServerUnavailableError: none answers, or testcontainers is not installed.
+    """
     try:
-        from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415
+        from testcontainers.core.docker_client import DockerClient, get_docker_host  # noqa: PLC0415
     except ImportError as error:
         raise ServerUnavailableError(
             f"testcontainers is not installed ({error.name})", "Run: pip install 'kbsearch[testing]'"
         ) from None
+    host = get_docker_host() or "unix:///var/run/docker.sock"
     try:
+        _ping(host, timeout)
         client = DockerClient(timeout=timeout).client
     except _failures() as error:
         raise ServerUnavailableError(
-            f"no Docker engine answers: {_reason(error)}",
+            f"no Docker engine answers at {host}: {_reason(error)}",
             "Start one (docker version says what is wrong), name it in DOCKER_HOST, or choose another server with --kbsearch-server.",
         ) from None
     try:
         yield client
     finally:
         client.close()
+
+
+def _ping(host: str, timeout: float) -> None:
+    """Raise OSError where a local engine does not answer: Docker's client finds that out, too, but leaves the socket open."""
+    url = urlsplit(host)
+    if url.scheme == "unix":
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(timeout)
+            connection.connect(url.path)
+            connection.sendall(b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n")
+            if not connection.recv(1):
+                raise ConnectionError("it says nothing")
+
+
+def _readiness(given_up: Callable[[], bool]) -> Any:
+    """Waits until a container's server answers, and not for one that has ended."""
+    from testcontainers.core.exceptions import ContainerStartException  # noqa: PLC0415
+    from testcontainers.core.waiting_utils import WaitStrategy  # noqa: PLC0415
+
+    class Readiness(WaitStrategy):
+        def wait_until_ready(self, container: Any) -> None:
+            deadline = time.monotonic() + START_SECONDS
+            while True:
+                container.reload()
+                if container.status not in ("created", "running"):
+                    said = b"".join(container.get_logs()).decode(errors="replace").strip().splitlines()
+                    raise ContainerStartException(
+                        f"it has {container.status}, and said last: {said[-1] if said else 'nothing'}"
+                    )
+                with suppress(psycopg.OperationalError, ContainerStartException, TimeoutError):
+                    psycopg.connect(container.get_connection_url(), connect_timeout=2).close()
+                    return
+                if given_up() or time.monotonic() > deadline:
+                    raise TimeoutError(f"no answer within {START_SECONDS:.0f} s")
+                time.sleep(_POLL_SECONDS)
+
+    return Readiness()
 
 
 def _has_image(client: Any, image: str) -> bool:
@@ -346,7 +395,7 @@ def _pull(client: Any, image: str, given_up: Callable[[], bool]) -> None:
 
 def _reason(error: BaseException) -> str:
     """The last line of what an error says: those of Docker's client quote one another."""
-    text = str(getattr(error, "explanation", None) or error).strip()
+    text = str(getattr(error, "explanation", None) or getattr(error, "strerror", None) or error).strip()
     return text.splitlines()[-1] if text else type(error).__name__
 
 

@@ -1,6 +1,6 @@
 -- The stateful objects of kbsearch: source tables that applications may write with plain SQL, and the derived tables that triggers
 -- keep. Every key of an organisation's data starts with org_id, so that a deployment can be split by organisation.
--- Runs with search_path = kbsearch, <schema of the extension vector>, pg_catalog.
+-- Runs with search_path = pg_catalog, kbsearch, <schema of the extension vector>, pg_temp.
 
 CREATE SEQUENCE kbsearch.kb_segment_seq;
 COMMENT ON SEQUENCE kbsearch.kb_segment_seq IS 'Numbers of posting segments; a number is used once.';

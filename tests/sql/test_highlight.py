@@ -13,8 +13,8 @@ from tests.sql.corpus import Corpus
 from tests.strategies import examples
 
 
-def excerpt(corpus: Corpus, content: str, question: str, **arguments: str) -> str:
-    article = corpus.article(content, **arguments)
+def excerpt(corpus: Corpus, content: str, question: str, language: str | None = None) -> str:
+    article = corpus.article(content, language=language)
     shown = {row["article_id"]: row["excerpt_html"] for row in corpus.search(question, highlight=True)}
     return str(shown[article])
 

@@ -130,18 +130,36 @@ def project(tmp_path: Path) -> Iterator[Project]:
         process.communicate()
 
 
-@pytest.fixture(scope="session")
+_SKIPPED = pytest.StashKey[str]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs Docker where no engine answers, or has the image."""
+    needing = [item for item in items if _needs_docker(item)]
+    if needing:
+        try:
+            servers.Container(servers.Request("none", "/nowhere", "docker")).check()
+        except servers.ServerUnavailableError as error:
+            config.stash[_SKIPPED] = f"{len(needing)} tests that need Docker are skipped: {error}"
+            for item in needing:
+                item.add_marker(pytest.mark.skip(reason=f"needs Docker: {error}"))
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
+    return config.stash.get(_SKIPPED, None)
+
+
+def _needs_docker(item: pytest.Item) -> bool:
+    kind = getattr(item, "callspec", None) and item.callspec.params.get("kind")  # type: ignore[attr-defined]
+    return kind == "docker" or "docker" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture
 def docker() -> None:
-    """For tests that need an engine."""
-    try:
-        servers.Container(servers.Request("none", "/nowhere")).check()
-    except servers.ServerUnavailableError as error:
-        pytest.skip(f"needs Docker: {error}")
+    """For tests that need an engine and the image."""
 
 
 @pytest.fixture(params=["dsn", "embedded", "docker"])
 def kind(request: pytest.FixtureRequest) -> str:
     """Each kind of server."""
-    if request.param == "docker":
-        request.getfixturevalue("docker")
     return str(request.param)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import socket
 import time
 import uuid
@@ -50,9 +49,9 @@ def test_without_an_engine_it_is_the_embedded_one(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("DOCKER_HOST", NOWHERE)
     backend, reason = choose(request())
     assert isinstance(backend, Embedded)
-    assert reason.startswith("embedded PostgreSQL, as KBSEARCH_TEST_DSN is not set and no Docker engine answers: ")
-    assert "No such file or directory" in reason
-    assert "\n" not in reason
+    assert reason == (
+        f"embedded PostgreSQL, as KBSEARCH_TEST_DSN is not set and no Docker engine answers at {NOWHERE}: No such file or directory"
+    )
 
 
 @pytest.fixture
@@ -65,7 +64,6 @@ def silent_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"unix://{path}"
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_engine_that_says_nothing_is_not_waited_for(silent_engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", silent_engine)
     monkeypatch.setattr(servers, "ANSWER_SECONDS", 0.5)
@@ -73,9 +71,7 @@ def test_an_engine_that_says_nothing_is_not_waited_for(silent_engine: str, monke
     backend, reason = choose(request())
     assert time.monotonic() - started < 5
     assert isinstance(backend, Embedded)
-    assert "no Docker engine answers: " in reason
-    assert "timed out" in reason.lower()
-    gc.collect()  # the connections that Docker's client leaves open when it gives up, under the filter above
+    assert reason.endswith(f"no Docker engine answers at {silent_engine}: timed out")
 
 
 def test_a_container_is_preferred_where_the_image_is(docker: None) -> None:
@@ -97,7 +93,7 @@ def test_an_image_that_nobody_has(docker: None) -> None:
 def test_what_is_asked_for_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", NOWHERE)
     told, hint = refused(request("docker"))
-    assert told.startswith("no Docker engine answers: ")
+    assert told == f"no Docker engine answers at {NOWHERE}: No such file or directory"
     assert "DOCKER_HOST" in hint
     assert refused(request("dsn")) == (
         "KBSEARCH_TEST_DSN is not set",
@@ -161,14 +157,17 @@ def test_the_embedded_server_is_on_disk_where_memory_is_short(
 def test_a_container_that_cannot_start(docker: None) -> None:
     with servers.engine(servers.ANSWER_SECONDS) as client:
         tag = f"kbsearch-test-broken:{uuid.uuid4().hex[:8]}"
-        container = client.containers.create(servers.IMAGE, entrypoint=["false"])
+        container = client.containers.create(servers.IMAGE, entrypoint=["sh", "-c", "echo no room; exit 1"])
         try:
             container.commit(*tag.split(":"))
         finally:
             container.remove(v=True)
         backend = choose(Request(uuid.uuid4().hex[:12], "/nowhere", "docker", "--kbsearch-server", tag))[0]
         try:
-            with pytest.raises(ServerUnavailableError, match=f"no server started in a container of {tag}: "):
+            with pytest.raises(
+                ServerUnavailableError,
+                match=f"no server started in a container of {tag}: it has exited, and said last: no room",
+            ):
                 backend.start(lambda: False)
         finally:
             backend.stop()

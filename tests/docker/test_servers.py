@@ -1,0 +1,85 @@
+"""Other servers: which of them kbsearch's image can be built on, and what the others are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kbsearch import migrate
+from kbsearch.errors import MigrationError
+from tests.docker.engine import BASE, CLI, DATABASE, PASSWORD, Container, Engine, run
+
+OLD, WITHOUT_VECTOR, NEWEST = "postgres:13", "postgres:15", "pgvector/pgvector:pg18"
+NO_VECTOR = "the server does not have pgvector"
+
+
+def there(image: str) -> str:
+    if run(["docker", "image", "inspect", image]).code:
+        pytest.skip(f"no image {image}; make test-servers makes it")
+    return image
+
+
+def complaint(engine: Engine, base: str) -> str:
+    """The line by which a build on this base ends."""
+    done = engine.build_on(base)
+    assert done.code != 0
+    (line,) = [line for line in (done.out + done.errors).splitlines() if line.startswith("kbsearch: ")]
+    return line
+
+
+def told(engine: Engine, server: Container) -> list[str]:
+    """What the command line says that is to install kbsearch there."""
+    address = server.field("{{.NetworkSettings.IPAddress}}")
+    dsn = f"KBSEARCH_DSN=host={address} user=postgres dbname=kbsearch"
+    done = engine.attempt(CLI, "db", "upgrade", options=["--env", dsn, "--env", f"PGPASSWORD={PASSWORD}"])
+    assert done.code == 3, (done.out, done.errors)
+    assert done.out == ""
+    return done.errors.splitlines()
+
+
+def test_a_base_without_pgvector_is_refused(engine: Engine, tmp_path: Path) -> None:
+    base = engine.derive(tmp_path, BASE, 'RUN rm "$(pg_config --sharedir)/extension/vector.control"')
+    assert NO_VECTOR in complaint(engine, base)
+    line, hint = told(engine, engine.database(image=base))
+    assert NO_VECTOR in line
+    assert "Install pgvector 0.8 or newer on the server" in hint
+
+
+@pytest.mark.parametrize(
+    ("image", "reason", "remedy"),
+    [
+        (OLD, "the server is PostgreSQL 13", "Upgrade the server."),
+        (WITHOUT_VECTOR, NO_VECTOR, "Install pgvector 0.8 or newer"),
+    ],
+)
+def test_a_server_that_will_not_do_is_told_why(engine: Engine, image: str, reason: str, remedy: str) -> None:
+    there(image)
+    line = complaint(engine, image)
+    assert reason in line
+    assert remedy in line
+    server = engine.database(image=image)
+    line, hint = told(engine, server)
+    assert reason in line
+    assert remedy in hint
+    with pytest.raises(MigrationError, match=reason):
+        migrate.upgrade(server.dsn())
+
+
+def test_the_newest_server_is_a_base_too(engine: Engine) -> None:
+    there(NEWEST)
+    name = engine.name()
+    arguments = ["--network=none", "--build-arg", f"BASE={NEWEST}", "--build-arg", f"VERSION={name}", "--tag", name]
+    engine.docker("build", *arguments, "--file", "docker/Dockerfile", ".", timeout=280)
+    server = engine.database(image=name)
+    assert migrate.check(server.dsn()) == []
+    assert server.stop() < 10
+
+
+def test_data_of_one_major_version_are_refused_by_the_image_of_another(engine: Engine) -> None:
+    there(NEWEST)
+    volume = ["--volume", f"{engine.volume()}:/var/lib/postgresql/data"]
+    engine.database(image=NEWEST, options=volume).stop()
+    done = engine.attempt(DATABASE, options=volume)
+    assert done.code == 1
+    assert "are of PostgreSQL 18, and this image is of PostgreSQL 17: dump them" in done.errors
