@@ -24,8 +24,8 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## embedded PostgreSQL, Python's language reference, three questions, every page checked
 	$(BIN)/kbsearch demo
 
-test: $(STAMP) ## all tests
-	$(BIN)/python -m pytest
+test: $(STAMP) ## all tests, on as many processes as there are cores
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
 
 lint: $(STAMP) ## ruff, mypy, sqlfluff, frozen files
 	$(BIN)/ruff check .

@@ -114,6 +114,8 @@ def _run(config: pytest.Config) -> Run:
 
         run, directory, owner = config.stash[_ID]
         kind, asked_by = _setting(config, "server")
+        if asked_by.startswith("kbsearch_server") and os.environ.get("KBSEARCH_TEST_DSN"):
+            kind = "auto"  # the environment goes before pytest's settings
         image, _ = _setting(config, "image")
         config.stash[_RUN] = Run(Request(run, directory, kind or "auto", asked_by, image or IMAGE), owner)
     return config.stash[_RUN]

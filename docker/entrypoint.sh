@@ -13,10 +13,10 @@ scripts=/docker-entrypoint-initdb.d
 try_install() {
     directory=$(mktemp -d)
     trap 'pg_ctl -D "$directory/data" -m immediate stop >/dev/null 2>&1; rm -rf "$directory"' EXIT
-    { initdb -D "$directory/data" && pg_ctl -D "$directory/data" -w -o "-c listen_addresses= -k $directory" start; } >"$directory/log" 2>&1 ||
-        { cat "$directory/log" >&2 && fail "the base image's PostgreSQL does not start"; }
-    psql -X -q -v ON_ERROR_STOP=1 -h "$directory" -d postgres -f "$scripts/10-kbsearch.sql" >"$directory/log" 2>&1 ||
-        fail "the base image won't do: $(sed -n 's/^.*ERROR: *//p' "$directory/log"). $(sed -n 's/^HINT: *//p' "$directory/log")"
+    { initdb -D "$directory/data" && pg_ctl -D "$directory/data" -w -l "$directory/log" -o "-c listen_addresses= -k $directory" start; } >"$directory/steps" 2>&1 ||
+        { cat "$directory/steps" "$directory/log" >&2 && fail "the base image's PostgreSQL does not start"; }
+    psql -X -q -v ON_ERROR_STOP=1 -h "$directory" -d postgres -f "$scripts/10-kbsearch.sql" >"$directory/steps" 2>&1 ||
+        fail "the base image won't do: $(sed -n 's/^.*ERROR: *//p' "$directory/steps"). $(sed -n 's/^HINT: *//p' "$directory/steps")"
 }
 
 # Before a first start: everything that would end it half way.

@@ -345,7 +345,7 @@ def remove_in_revision(schema: str = DEFAULT, revision: str = "base") -> None:
         _downgrade(Session(op.get_bind()), revision, schema)
 
 
-def include_name(name: str | None, kind: str, parents: Mapping[str, str | None], *, schema: str = DEFAULT) -> bool:
+def include_name(name: str | None, kind: str, parents: Mapping[Any, str | None], *, schema: str = DEFAULT) -> bool:
     """For a host's own alembic with include_schemas: pass as include_name, and autogenerate reads nothing of the schema kbsearch.
 
     With another name of the schema: `functools.partial(migrate.include_name, schema="…")`.

@@ -1,7 +1,7 @@
 """Law 3 from one server to another: same data, same question, same rows, on the embedded server and in containers of other versions.
 
-What the law leaves out: stemmers of other major versions, so the texts here are not stemmed; and floats of other builds of pgvector, which are held to
-one in the sixth decimal of a similarity.
+What the law leaves out: stemmers of other major versions, so the texts here are not stemmed; and floats of other builds of pgvector, which are
+held to one in the sixth decimal of a similarity.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,8 @@ def complaint(engine: Engine, base: str) -> str:
     """The line by which a build on this base ends."""
     done = engine.build_on(base)
     assert done.code != 0
-    (line,) = [line for line in (done.out + done.errors).splitlines() if line.startswith("kbsearch: ")]
+    printed = re.sub("\x1b\\[[0-9;]*m", "", done.out + done.errors)  # Docker colours what goes to standard error
+    (line,) = [line for line in printed.splitlines() if line.startswith("kbsearch: ")]
     return line
 
 

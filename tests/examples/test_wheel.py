@@ -33,7 +33,7 @@ def test_has_the_sql_and_the_revisions_of_the_checkout(wheel: Path) -> None:
 def test_has_the_package_its_types_and_its_licence_and_nothing_else(wheel: Path) -> None:
     found = {PurePosixPath(name) for name in names(wheel)}
     roots = {path.parts[0] for path in found}
-    (metadata,) = roots - {"kbsearch"}
+    (metadata,) = roots - {"kbsearch", "_kbsearch_pytest.py"}
     assert metadata.endswith(".dist-info")
     assert {PurePosixPath("kbsearch/py.typed"), PurePosixPath(metadata, "licenses", "LICENSE")} <= found
     package = {path for path in found if path.parts[:2] not in (("kbsearch", "_sql"), ("kbsearch", "_alembic"))}
@@ -52,7 +52,10 @@ def test_names_every_extra(wheel: Path) -> None:
         (metadata,) = (one for one in root.iterdir() if one.name.endswith(".dist-info"))
         distribution = PathDistribution(metadata)
         assert distribution.metadata.get_all("Provides-Extra") == sorted(EXTRAS)
-        assert {one.name for one in distribution.entry_points} == {"kbsearch"}
+        assert {(one.group, one.name) for one in distribution.entry_points} == {
+            ("console_scripts", "kbsearch"),
+            ("pytest11", "kbsearch"),
+        }
 
 
 EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][

@@ -109,7 +109,7 @@ def test_of_a_run_that_is_ended_while_its_server_starts(project: Project, kind: 
 
 
 def test_of_a_run_whose_keeper_was_killed(project: Project, kind: str) -> None:
-    process = project.begin(f"--kbsearch-server={kind}", SLEEP="5")
+    process = project.begin(f"--kbsearch-server={kind}", SLEEP="2")
     seen = project.seen()
     (keeper,) = (one for one in processes(seen["run"]) if "kbsearch.testing.keeper" in one.info["cmdline"])
     keeper.kill()
@@ -119,9 +119,8 @@ def test_of_a_run_whose_keeper_was_killed(project: Project, kind: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["Ctrl-C", "killed"])
-@pytest.mark.parametrize("kind", ["dsn", "embedded"], indirect=True)
-def test_of_a_run_with_workers_that_is_ended(project: Project, kind: str, end: str) -> None:
-    process = project.begin("-n", "2", f"--kbsearch-server={kind}", SLEEP="600")
+def test_of_a_run_with_workers_that_is_ended(project: Project, end: str) -> None:
+    process = project.begin("-n", "2", "--kbsearch-server=embedded", SLEEP="600")
     seen = project.seen()
     ENDS[end](process.pid)
     process.communicate(timeout=60)
@@ -129,7 +128,7 @@ def test_of_a_run_with_workers_that_is_ended(project: Project, kind: str, end: s
 
 
 def test_volumes_go_with_their_container(project: Project, docker: None) -> None:
-    process = project.begin("--kbsearch-server=docker", SLEEP="3")
+    process = project.begin("--kbsearch-server=docker", SLEEP="2")
     run = project.seen()["run"]
     with servers.engine(servers.ANSWER_SECONDS) as client:
         mounts = client.containers.get(f"kbsearch-test-{run}").attrs["Mounts"]

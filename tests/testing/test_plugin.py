@@ -231,12 +231,14 @@ def test_a_server_that_breaks_down_is_told_by_the_tests(project: Project) -> Non
 
 def test_settings_and_which_of_them_goes_first(project: Project) -> None:
     project.write(test_it=USED)
-    (project.directory / "pytest.ini").write_text(
-        "[pytest]\nkbsearch_server = dsn\nkbsearch_image = registry.invalid/x:1\n", encoding="utf-8"
-    )
-    code, printed = project.run("--strict-config")
+    settings = "[pytest]\nkbsearch_server = embedded\nkbsearch_image = registry.invalid/x:1\n"
+    (project.directory / "pytest.ini").write_text(settings, encoding="utf-8")
+    code, printed = project.run("--strict-config", KBSEARCH_TEST_DSN="")
     assert code == 0, printed
-    assert ", as kbsearch_server in pytest's settings says" in printed
+    assert "kbsearch: embedded PostgreSQL, as kbsearch_server in pytest's settings says" in printed
+    code, printed = project.run()
+    assert code == 0, printed
+    assert "kbsearch: the server of KBSEARCH_TEST_DSN at " in printed
     code, printed = project.run(KBSEARCH_TEST_SERVER="embedded")
     assert code == 0, printed
     assert "kbsearch: embedded PostgreSQL, as KBSEARCH_TEST_SERVER says" in printed
