@@ -3,7 +3,7 @@
 # on either.
 #
 # Without a database in PGDATA it makes one: superuser POSTGRES_USER (postgres) with POSTGRES_PASSWORD, database POSTGRES_DB (named as the user),
-# initdb's arguments POSTGRES_INITDB_ARGS and POSTGRES_INITDB_WALDIR, connections from elsewhere by POSTGRES_HOST_AUTH_METHOD (scram-sha-256); then it
+# initdb's arguments POSTGRES_INITDB_ARGS and POSTGRES_INITDB_WALDIR, connections from elsewhere by POSTGRES_HOST_AUTH_METHOD (scram-sha-256; md5 before version 14); then it
 # runs /docker-entrypoint-initdb.d/* by name: *.sql, *.sql.gz, *.sh (run if executable, else read). Of user, password, database and arguments there are
 # variants NAME_FILE that name a file to read them from.
 set -euo pipefail
@@ -44,8 +44,7 @@ initialise() {
     from_file POSTGRES_PASSWORD
     from_file POSTGRES_DB "$POSTGRES_USER"
     from_file POSTGRES_INITDB_ARGS
-    : "${POSTGRES_HOST_AUTH_METHOD:=scram-sha-256}"
-    if [ -z "$POSTGRES_PASSWORD" ] && [ "$POSTGRES_HOST_AUTH_METHOD" != trust ]; then
+    if [ -z "$POSTGRES_PASSWORD" ] && [ "${POSTGRES_HOST_AUTH_METHOD-}" != trust ]; then
         complain "a new database needs a password: set POSTGRES_PASSWORD or POSTGRES_PASSWORD_FILE"
     fi
 
@@ -57,6 +56,7 @@ initialise() {
     else
         initdb "${arguments[@]}" >/dev/null
     fi
+    : "${POSTGRES_HOST_AUTH_METHOD:=$(postgres -C password_encryption)}" # as the password is stored
     printf '\nhost all all all %s\n' "$POSTGRES_HOST_AUTH_METHOD" >>"$PGDATA/pg_hba.conf"
 
     export PGPASSWORD=$POSTGRES_PASSWORD

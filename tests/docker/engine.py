@@ -98,6 +98,11 @@ class Container:
         done = run(["docker", "logs", self.id])
         return done.out + done.errors
 
+    @property
+    def address(self) -> str:
+        """Its address on the network of containers."""
+        return self.field("{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}")
+
     def execute(self, *command: str) -> Done:
         """Run a command in it."""
         return run(["docker", "exec", self.id, *command])
@@ -124,7 +129,7 @@ class Container:
     def stop(self) -> float:
         """Stop it as `docker stop` does, and return how long that took, in seconds."""
         begin = time.monotonic()
-        self.engine.docker("stop", "--time", "60", self.id)
+        self.engine.docker("stop", "-t", "60", self.id)
         return time.monotonic() - begin
 
     def start(self) -> Container:

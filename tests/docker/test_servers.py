@@ -26,14 +26,13 @@ def complaint(engine: Engine, base: str) -> str:
     done = engine.build_on(base)
     assert done.code != 0
     printed = re.sub("\x1b\\[[0-9;]*m", "", done.out + done.errors)  # Docker colours what goes to standard error
-    (line,) = [line for line in printed.splitlines() if line.startswith("kbsearch: ")]
+    (line,) = set(re.findall("kbsearch: the base image won't do: .*", printed))
     return line
 
 
 def told(engine: Engine, server: Container) -> list[str]:
     """What the command line says that is to install kbsearch there."""
-    address = server.field("{{.NetworkSettings.IPAddress}}")
-    dsn = f"KBSEARCH_DSN=host={address} user=postgres dbname=kbsearch"
+    dsn = f"KBSEARCH_DSN=host={server.address} user=postgres dbname=kbsearch"
     done = engine.attempt(CLI, "db", "upgrade", options=["--env", dsn, "--env", f"PGPASSWORD={PASSWORD}"])
     assert done.code == 3, (done.out, done.errors)
     assert done.out == ""
