@@ -394,7 +394,9 @@ def test_the_statuses_of_the_page_are_those_of_postgrest(
 def test_the_table_of_the_page_has_every_error_of_a_search_with_the_status_of_its_class() -> None:
     listed = table()
     searched = {code for code in WRONG if code.startswith("KB")}
-    assert searched == set(ERRORS_BY_SQLSTATE) - {"KBART", "KBCHK", "KBIDX", "KBSNP", "KBSRC"}, "others are not of a search"
+    assert searched == set(ERRORS_BY_SQLSTATE) - {"KBART", "KBCHK", "KBIDX", "KBSNP", "KBSRC"}, (
+        "others are not of a search"
+    )
     assert listed.keys() == {*WRONG, "42501", "57014", "PGRST202"}
     for code in searched:
         assert listed[code][1] == ERRORS_BY_SQLSTATE[code].http_status, code
