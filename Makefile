@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 # The first that runs and is new enough; `make PYTHON=…` overrides.
 PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3.14 python3 python; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -25,7 +26,7 @@ demo: $(STAMP) ## embedded PostgreSQL, Python's language reference, three questi
 	$(BIN)/kbsearch demo
 
 test: $(STAMP) ## all tests, on as many processes as there are cores
-	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile
+	$(BIN)/python -m pytest $(PARALLEL)
 
 lint: $(STAMP) ## ruff, mypy, sqlfluff, frozen files
 	$(BIN)/ruff check .
@@ -55,12 +56,12 @@ image: $(STAMP) ## Docker images kbsearch-database and kbsearch-cli
 
 test-docker: image ## tests of the images, and the laws' property tests on a container
 	KBSEARCH_DOCKER=required $(BIN)/python -m pytest tests/docker
-	docker/with-server.sh kbsearch-database $(BIN)/python -m pytest tests/properties
+	docker/with-server.sh kbsearch-database $(BIN)/python -m pytest $(PARALLEL) tests/properties
 
 test-servers: image ## the property tests on PostgreSQL 17 and 18; what servers that won't do are told
 	for major in 13 15 17 18; do docker/base-image.sh $$major || exit; done
 	KBSEARCH_DOCKER=required $(BIN)/python -m pytest tests/docker/test_servers.py
-	for major in 17 18; do docker/with-server.sh pgvector/pgvector:pg$$major $(BIN)/python -m pytest tests/properties || exit; done
+	for major in 17 18; do docker/with-server.sh pgvector/pgvector:pg$$major $(BIN)/python -m pytest $(PARALLEL) tests/properties || exit; done
 
 clean: ## stop the embedded server, remove the virtual environment and the caches
 	@if test -x $(BIN)/kbsearch; then $(BIN)/kbsearch db stop || echo "The embedded server was not stopped." >&2; fi

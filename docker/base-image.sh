@@ -5,7 +5,7 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-Usage: docker/base-image.sh [--packages] [POSTGRES_MAJOR | python]
+Usage: docker/base-image.sh [--packages] [--tag NAME] [POSTGRES_MAJOR | python]
 
 Makes sure that a base image is there: one that is there already is left alone, else the public image is pulled, else an image of the same name is
 made from Debian's packages, which needs root and debootstrap.
@@ -14,6 +14,7 @@ made from Debian's packages, which needs root and debootstrap.
   13, 15             postgres:13, postgres:15: too old a server, and a server without pgvector, for tests
   python             python:3.13-slim-trixie
   --packages         do not try the registry
+  --tag NAME         make an image of another name, from packages
 
 Packages that were downloaded are kept in build/base/, so a run that was cut short goes on where it was. DEBIAN_MIRROR
 (http://deb.debian.org/debian) and DEBIAN_SECURITY_MIRROR (http://deb.debian.org/debian-security) name other mirrors; http_proxy is obeyed.
@@ -28,10 +29,12 @@ fail() {
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 registry=yes
 kind=17
+name=
 while [ $# -gt 0 ]; do
     case $1 in
     -h | --help) usage && exit ;;
     --packages) registry=no ;;
+    --tag) name=${2:?is missing} registry=no && shift ;;
     13 | 15 | 17 | 18 | python) kind=$1 ;;
     *) usage >&2 && exit 2 ;;
     esac
@@ -44,6 +47,7 @@ case $kind in
 18) suite=forky tag=pgvector/pgvector:pg18 ;;
 python) suite=trixie tag=python:3.13-slim-trixie ;;
 esac
+tag=${name:-$tag}
 
 docker version >/dev/null 2>&1 || fail "no Docker engine answers; start one (docker version says what is wrong)"
 if docker image inspect "$tag" >/dev/null 2>&1; then

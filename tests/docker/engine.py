@@ -25,7 +25,7 @@ DATABASE = "kbsearch-database:latest"
 CLI = "kbsearch-cli:latest"
 BASE = "pgvector/pgvector:pg17"
 LABEL = "kbsearch.test"
-PREFIX = "kbsearch-test"
+PREFIX = "kbsearch-docker-test"
 PASSWORD = 'it\'s a "secret" $'  # noqa: S105  (of servers that live as long as a test)
 
 

@@ -26,7 +26,8 @@ def complaint(engine: Engine, base: str) -> str:
     done = engine.build_on(base)
     assert done.code != 0
     printed = re.sub("\x1b\\[[0-9;]*m", "", done.out + done.errors)  # Docker colours what goes to standard error
-    (line,) = set(re.findall("kbsearch: the base image won't do: .*", printed))
+    lines: list[str] = re.findall("kbsearch: the base image won't do: .*", printed)
+    (line,) = set(lines)
     return line
 
 
