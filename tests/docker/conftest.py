@@ -6,6 +6,7 @@ Where they are missing the tests are skipped; with KBSEARCH_DOCKER=required, as 
 from __future__ import annotations
 
 import hashlib
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -15,22 +16,21 @@ from tests.docker.engine import CLI, DATABASE, Engine, lacking, problem, run
 
 
 @pytest.fixture(scope="session")
-def bare_engine() -> Iterator[Engine]:
-    """The engine, with any images."""
+def swept() -> Iterator[None]:
+    """There is an engine, without what killed sessions have left."""
     found = problem()
     if found:
         lacking(found)
-    made = Engine()
-    made.sweep()
-    try:
-        yield made
-    finally:
-        made.remove()
+    Engine().sweep()
+    # Ended by a signal, tests remove what they made as they do after Ctrl-C.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(scope="session")
-def engine(bare_engine: Engine) -> Engine:
-    """The engine, with the images of this checkout."""
+def images(swept: None) -> None:
+    """There are the images of this checkout."""
     ours = hashlib.sha256(migrate.script().encode()).hexdigest()
     for image in (DATABASE, CLI):
         installs = run(
@@ -40,4 +40,19 @@ def engine(bare_engine: Engine) -> Engine:
             lacking("kbsearch's images are not built; make test-docker builds and tests them")
         if installs.out.strip() != ours:
             lacking("kbsearch's images are of another state of the SQL; make test-docker builds and tests them anew")
+
+
+@pytest.fixture
+def bare_engine(swept: None) -> Iterator[Engine]:
+    """The engine, with any images; what the test makes is removed at its end."""
+    made = Engine()
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture
+def engine(images: None, bare_engine: Engine) -> Engine:
+    """The engine, with the images of this checkout; what the test makes is removed at its end."""
     return bare_engine

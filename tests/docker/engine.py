@@ -1,7 +1,7 @@
 """Containers, volumes, networks and images of tests, on the Docker engine that the command `docker` speaks to; all of it is gone when they end.
 
-Everything that a test makes bears a label or a name with the id of the process that made it. The session removes its own at the end, however the
-tests ended, and at its beginning what processes left that were killed.
+Everything that a test makes bears a label or a name with a mark that holds the id of its process. A test removes its own at its end, and a session at
+its beginning what processes left that were killed.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Engine:
     """The Docker engine."""
 
     def __init__(self) -> None:
-        self.mark = str(os.getpid())
+        self.mark = f"{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
     def docker(self, *arguments: str, timeout: float = 120) -> str:
         """Run a docker command that is to succeed, and return what it printed."""
@@ -203,16 +203,15 @@ class Engine:
         return run(["docker", "build", *arguments, "--file", "docker/Dockerfile", "--tag", name, "."], timeout=280)
 
     def remove(self) -> None:
-        """Remove what this process made."""
+        """Remove what was made by this object."""
         for kind, identity in self.left(lambda mark: mark == self.mark):
             self._remove(kind, identity)
 
     def sweep(self) -> None:
         """Remove what processes made that are no more."""
-        for kind, identity in self.left(
-            lambda mark: not Path(f"/proc/{mark}").exists() and Path("/proc/self").exists()
-        ):
-            self._remove(kind, identity)
+        if Path("/proc/self").exists():
+            for kind, identity in self.left(lambda mark: not Path("/proc", mark.partition("_")[0]).exists()):
+                self._remove(kind, identity)
 
     def left(self, wanted: Callable[[str], bool]) -> list[tuple[str, str]]:
         """Kind and id of containers, volumes, networks and images with a wanted mark, in the order in which they can be removed."""
@@ -247,8 +246,8 @@ class Engine:
 
 
 def _mark(text: str) -> str | None:
-    """The id of the process in a name that it gave."""
-    match = re.search(rf"\b{PREFIX}-(\d+)-", text)
+    """The mark in a name that was given by Engine.name()."""
+    match = re.search(rf"\b{PREFIX}-(\d+_[0-9a-f]+)-", text)
     return match[1] if match else None
 
 

@@ -37,11 +37,13 @@ def search(dsn: str, question: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def server(engine: Engine) -> Iterator[Container]:
+def server(images: None) -> Iterator[Container]:
     """A server that the tests leave as it is."""
-    made = engine.database()
-    yield made
-    engine.docker("rm", "--force", "--volumes", made.id)
+    engine = Engine()
+    try:
+        yield engine.database()
+    finally:
+        engine.remove()
 
 
 def test_kbsearch_is_installed_as_a_fresh_install_has_it(server: Container) -> None:

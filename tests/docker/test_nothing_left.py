@@ -16,7 +16,7 @@ from tests.docker.engine import BASE, DATABASE, LABEL, PREFIX, ROOT, Engine, run
 INNER = """
 import os, time
 from pathlib import Path
-from tests.docker.conftest import bare_engine, engine
+from tests.docker.conftest import bare_engine, engine, images, swept
 from tests.docker.engine import DATABASE
 
 def test_that_leaves_everything(engine, tmp_path):
@@ -65,6 +65,7 @@ def of(engine: Engine, mark: str) -> set[str]:
     [
         ("assert False, 'as it was to be'", None, "1 failed"),
         ("time.sleep(200)", signal.SIGINT, "KeyboardInterrupt"),
+        ("time.sleep(200)", signal.SIGTERM, "KeyboardInterrupt"),
     ],
 )
 def test_nothing_is_left(engine: Engine, tmp_path: Path, end: str, sent: int | None, printed: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import psycopg
@@ -95,15 +94,14 @@ def questions() -> list[Question]:
 
 
 @pytest.fixture(params=[DATABASE, "pgvector/pgvector:pg18"])
-def other(request: pytest.FixtureRequest, engine: Engine) -> Iterator[str]:
+def other(request: pytest.FixtureRequest, engine: Engine) -> str:
     """Connection string of a database of a container with kbsearch and the articles."""
     if run(["docker", "image", "inspect", request.param]).code:
         pytest.skip(f"no image {request.param}; make test-servers makes it")
     server = engine.database(image=request.param)
     migrate.upgrade(server.dsn())
     load(server.dsn())
-    yield server.dsn()
-    engine.docker("rm", "--force", "--volumes", server.id)
+    return server.dsn()
 
 
 def test_two_servers_answer_alike(database: str, other: str) -> None:

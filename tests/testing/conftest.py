@@ -20,6 +20,10 @@ import pytest
 
 from kbsearch.testing import servers
 
+PYTEST = """import signal, sys, pytest
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(pytest.main(sys.argv[1:]))"""
+"""What a shell runs in the background ignores Ctrl-C, and all that it starts inherits that: this does not."""
 PATIENCE = 90.0
 """Seconds that a run may take until its test runs, on a machine that is busy."""
 
@@ -50,7 +54,7 @@ class Project:
             name: value for name, value in os.environ.items() if not name.startswith(("KBSEARCH_", "PG", "PYTEST_"))
         }
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+            [sys.executable, "-c", PYTEST, "-p", "no:cacheprovider", *arguments],
             cwd=self.directory,
             env={**kept, "TMPDIR": str(self.temporary), "COLUMNS": "200", **self.variables, **variables},
             stdin=subprocess.DEVNULL,
