@@ -48,12 +48,11 @@ installs=$(sha256sum <$input/install.sql | cut -d ' ' -f 1)
 build() {
     local image=kbsearch-$1:$tag file=$2 log before after
     echo "Building $image …"
-    log=$(mktemp)
+    log=build/$1.log
     before=$(docker image inspect --format '{{.Id}}' "$image" 2>/dev/null || true)
     # Without a network, to be sure that nothing in it needs one.
     docker build --network none --file "$file" --build-arg VERSION="$version" --label kbsearch.installs="$installs" --tag "$image" . >"$log" 2>&1 ||
-        { cat "$log" >&2 && rm "$log" && exit 1; }
-    rm "$log"
+        { cat "$log" >&2 && exit 1; }
     after=$(docker image inspect --format '{{.Id}}' "$image")
     [ -z "$before" ] || [ "$before" = "$after" ] || docker image rm "$before" >/dev/null 2>&1 || true # unless a container still uses it
 }

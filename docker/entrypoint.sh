@@ -2,6 +2,10 @@
 # Entry point of kbsearch's image: says in one line what would not work, then leaves everything to the base image's entry point.
 set -eu
 
+# As process 1 a shell is stopped by no signal that it does not handle.
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
 fail() {
     echo "kbsearch: $*" >&2
     exit 1

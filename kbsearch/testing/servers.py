@@ -31,6 +31,7 @@ START_SECONDS = 60.0
 PULL_SECONDS = 600.0
 """Without a word of progress."""
 _POLL_SECONDS = 0.1
+_LOG_SECONDS = 1.0
 _SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -357,7 +358,9 @@ def _readiness(given_up: Callable[[], bool]) -> Any:
             while True:
                 container.reload()
                 if container.status not in ("created", "running"):
-                    said = b"".join(container.get_logs()).decode(errors="replace").strip().splitlines()
+                    if not (said := _said(container)):
+                        time.sleep(_LOG_SECONDS)  # the engine may know of the end before it has the last words
+                        said = _said(container)
                     raise ContainerStartException(
                         f"it has {container.status}, and said last: {said[-1] if said else 'nothing'}"
                     )
@@ -369,6 +372,11 @@ def _readiness(given_up: Callable[[], bool]) -> Any:
                 time.sleep(_POLL_SECONDS)
 
     return Readiness()
+
+
+def _said(container: Any) -> list[str]:
+    """What a container has written, by lines."""
+    return b"".join(container.get_logs()).decode(errors="replace").strip().splitlines()
 
 
 def _has_image(client: Any, image: str) -> bool:

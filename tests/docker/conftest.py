@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from kbsearch import migrate
 from tests.docker.engine import CLI, DATABASE, Engine, lacking, problem, run
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tests that are skipped for the same reason are one line of the summary, wherever they are."""
+    report = yield
+    if report.when == "setup" and isinstance(report.longrepr, tuple):
+        report.longrepr = (__file__, 1, report.longrepr[2])
+    return report
 
 
 @pytest.fixture(scope="session")

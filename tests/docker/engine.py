@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
+import signal
 import subprocess
 import time
 import uuid
@@ -19,6 +21,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+
+from kbsearch import migrate
 
 ROOT = Path(__file__).resolve().parents[2]
 DATABASE = "kbsearch-database:latest"
@@ -126,6 +130,12 @@ class Container:
         until(ready, 120, lambda: self.log)
         return self
 
+    def heeds_signals(self) -> bool:
+        """Whether its first process has a handler of SIGINT: without one, the kernel lets no signal stop a container."""
+        status = self.execute("cat", "/proc/1/status").out
+        caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+        return caught is not None and bool(int(caught[1], 16) >> (signal.SIGINT - 1) & 1)
+
     def stop(self) -> float:
         """Stop it as `docker stop` does, and return how long that took, in seconds."""
         begin = time.monotonic()
@@ -196,11 +206,15 @@ class Engine:
         self.docker("build", "--network", "none", "--force-rm", "--tag", name, str(directory), timeout=280)
         return name
 
-    def build_on(self, base: str) -> Done:
-        """Build docker/Dockerfile on another base."""
+    def build_on(self, base: str, directory: Path) -> tuple[str, Done]:
+        """Build docker/Dockerfile on another base, from what build.sh would prepare for it in this directory: the image's name, and what was said."""
         name = self.name()
+        shutil.copytree(ROOT / "docker", directory / "docker")
+        (directory / "build" / "docker").mkdir(parents=True)
+        (directory / "build" / "docker" / "install.sql").write_text(migrate.script(), encoding="utf-8")
         arguments = (f"--build-arg=BASE={base}", f"--build-arg=VERSION={name}", "--network=none", "--force-rm")
-        return run(["docker", "build", *arguments, "--file", "docker/Dockerfile", "--tag", name, "."], timeout=280)
+        command = ["docker", "build", *arguments, "--file", "docker/Dockerfile", "--tag", name, "."]
+        return name, run(command, cwd=directory, timeout=280)
 
     def remove(self) -> None:
         """Remove what was made by this object."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.docker.engine import ROOT, run
+from tests.docker.engine import ROOT, Done, run
 
 SCRIPTS = sorted(str(file.relative_to(ROOT)) for file in (ROOT / "docker").glob("*.sh"))
 WORKFLOW = ".github/workflows/ci.yml"
@@ -86,3 +86,29 @@ def test_the_workflow_does_what_is_run_here(workflow: dict[str, Any]) -> None:
     there = "\n".join(step.get("run", "") for job in workflow["jobs"].values() for step in job["steps"])
     assert here
     assert [target for target in here if f"make {target}" not in there] == []
+
+
+def without_an_engine(**variables: str) -> Done:
+    """Tests of images, run where no Docker engine answers."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/docker/test_servers.py"]
+    return run(command, variables={"DOCKER_HOST": "unix:///nonexistent", **variables})
+
+
+def test_without_an_engine_the_tests_are_skipped_in_one_line_unless_they_are_required() -> None:
+    skipped = without_an_engine()
+    assert skipped.code == 0, skipped.out
+    (line,) = [line for line in skipped.out.splitlines() if line.startswith("SKIPPED")]
+    assert re.fullmatch(
+        r"SKIPPED \[\d+\] tests/docker/conftest.py:1: (no Docker engine answers: |there is no command docker).*", line
+    )
+    failed = without_an_engine(KBSEARCH_DOCKER="required")
+    assert failed.code == 1, failed.out
+    assert "passed" not in failed.out
+
+
+@pytest.mark.parametrize("script", ["docker/base-image.sh", "docker/build.sh", "docker/with-server.sh image true"])
+def test_without_an_engine_a_script_says_so(script: str) -> None:
+    done = run(script.split(), variables={"DOCKER_HOST": "unix:///nonexistent"})
+    assert done.code == 1
+    name = Path(script.split(maxsplit=1)[0]).name
+    assert done.errors == f"{name}: no Docker engine answers; start one (docker version says what is wrong)\n"

@@ -21,9 +21,9 @@ def there(image: str) -> str:
     return image
 
 
-def complaint(engine: Engine, base: str) -> str:
+def complaint(engine: Engine, base: str, directory: Path) -> str:
     """The line by which a build on this base ends."""
-    done = engine.build_on(base)
+    _, done = engine.build_on(base, directory / "context")
     assert done.code != 0
     printed = re.sub("\x1b\\[[0-9;]*m", "", done.out + done.errors)  # Docker colours what goes to standard error
     lines: list[str] = re.findall("kbsearch: the base image won't do: .*", printed)
@@ -42,7 +42,7 @@ def told(engine: Engine, server: Container) -> list[str]:
 
 def test_a_base_without_pgvector_is_refused(engine: Engine, tmp_path: Path) -> None:
     base = engine.derive(tmp_path, BASE, 'RUN rm "$(pg_config --sharedir)/extension/vector.control"')
-    assert NO_VECTOR in complaint(engine, base)
+    assert NO_VECTOR in complaint(engine, base, tmp_path)
     line, hint = told(engine, engine.database(image=base))
     assert NO_VECTOR in line
     assert "Install pgvector 0.8 or newer on the server" in hint
@@ -55,9 +55,11 @@ def test_a_base_without_pgvector_is_refused(engine: Engine, tmp_path: Path) -> N
         (WITHOUT_VECTOR, NO_VECTOR, "Install pgvector 0.8 or newer"),
     ],
 )
-def test_a_server_that_will_not_do_is_told_why(engine: Engine, image: str, reason: str, remedy: str) -> None:
+def test_a_server_that_will_not_do_is_told_why(
+    engine: Engine, tmp_path: Path, image: str, reason: str, remedy: str
+) -> None:
     there(image)
-    line = complaint(engine, image)
+    line = complaint(engine, image, tmp_path)
     assert reason in line
     assert remedy in line
     server = engine.database(image=image)
@@ -68,11 +70,9 @@ def test_a_server_that_will_not_do_is_told_why(engine: Engine, image: str, reaso
         migrate.upgrade(server.dsn())
 
 
-def test_the_newest_server_is_a_base_too(engine: Engine) -> None:
-    there(NEWEST)
-    name = engine.name()
-    arguments = ["--network=none", "--build-arg", f"BASE={NEWEST}", "--build-arg", f"VERSION={name}", "--tag", name]
-    engine.docker("build", *arguments, "--file", "docker/Dockerfile", ".", timeout=280)
+def test_the_newest_server_is_a_base_too(engine: Engine, tmp_path: Path) -> None:
+    name, done = engine.build_on(there(NEWEST), tmp_path / "context")
+    assert done.code == 0, done.errors or done.out
     server = engine.database(image=name)
     assert migrate.check(server.dsn()) == []
     assert server.stop() < 10

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -133,10 +135,20 @@ def test_a_role_that_may_not_create_databases(server_dsn: str, monkeypatch: pyte
     assert caught.value.hint == f"As a superuser: ALTER ROLE {role} CREATEDB"
 
 
-def test_the_embedded_server_is_on_disk_where_memory_is_short(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory, disk = tmp_path_factory.mktemp("memory"), tmp_path_factory.mktemp("disk")
+@pytest.fixture
+def outside() -> Iterator[Path]:
+    """A directory outside of pytest's own, which another run of pytest closes to the server's user at any moment."""
+    made = Path(tempfile.mkdtemp(prefix="kbsearch-test-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
+
+
+def test_the_embedded_server_is_on_disk_where_memory_is_short(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, disk = outside / "memory", outside / "disk"
+    memory.mkdir()
+    disk.mkdir()
     monkeypatch.setattr(servers, "MEMORY", memory)
     for room, place in ((2**62, disk), (0, memory / disk.name)):
         monkeypatch.setattr(servers, "ROOM", room)
