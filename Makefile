@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # The first that runs and is new enough; `make PYTHON=…` overrides.
 PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3.14 python3 python; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
-PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
+PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -54,14 +54,15 @@ bench: $(STAMP) ## medians and ratios of the speed targets
 image: $(STAMP) ## Docker images kbsearch-database and kbsearch-cli
 	PYTHON=$(BIN)/python docker/build.sh
 
-test-docker: image ## tests of the images, and the laws' property tests on a container
-	KBSEARCH_DOCKER=required $(BIN)/python -m pytest tests/docker
-	docker/with-server.sh kbsearch-database $(BIN)/python -m pytest $(PARALLEL) tests/properties
+test-docker: image ## tests of the images, and the property tests on the embedded server and in a container
+	KBSEARCH_DOCKER=required $(BIN)/python -m pytest $(PARALLEL) tests/docker tests/properties
 
-test-servers: image ## the property tests on PostgreSQL 17 and 18; what servers that won't do are told
-	for major in 13 15 17 18; do docker/base-image.sh $$major || exit; done
-	KBSEARCH_DOCKER=required $(BIN)/python -m pytest tests/docker/test_servers.py
-	for major in 17 18; do docker/with-server.sh pgvector/pgvector:pg$$major $(BIN)/python -m pytest $(PARALLEL) tests/properties || exit; done
+test-servers: image ## the property tests on PostgreSQL 15, 17 and 18; what servers that won't do are told
+	for kind in 13-bare 15-bare 15 17 18; do docker/base-image.sh $$kind || exit; done
+	KBSEARCH_DOCKER=required $(BIN)/python -m pytest tests/docker/test_servers.py tests/docker/test_reproducible.py
+	for major in 15 17 18; do \
+		$(BIN)/python -m pytest $(PARALLEL) --kbsearch-server=docker --kbsearch-image=pgvector/pgvector:pg$$major tests/properties || exit; \
+	done
 
 clean: ## stop the embedded server, remove the virtual environment and the caches
 	@if test -x $(BIN)/kbsearch; then $(BIN)/kbsearch db stop || echo "The embedded server was not stopped." >&2; fi

@@ -5,13 +5,14 @@ set -euo pipefail
 
 usage() {
     cat <<'END'
-Usage: docker/base-image.sh [--packages] [--tag NAME] [POSTGRES_MAJOR | python]
+Usage: docker/base-image.sh [--packages] [--tag NAME] [15 | 17 | 18 | python | 13-bare | 15-bare]
 
 Makes sure that a base image is there: one that is there already is left alone, else the public image is pulled, else an image of the same name is
 made from Debian's packages, which needs root and debootstrap.
 
   17 (default), 18   pgvector/pgvector:pg17, pgvector/pgvector:pg18
-  13, 15             postgres:13, postgres:15: too old a server, and a server without pgvector, for tests
+  15                 pgvector/pgvector:pg15; from packages, its pgvector is compiled from the source of Debian trixie's
+  13-bare, 15-bare   postgres:13, postgres:15: too old a server, and a server without pgvector, for tests
   python             python:3.13-slim-trixie
   --packages         do not try the registry
   --tag NAME         make an image of another name, from packages
@@ -35,19 +36,21 @@ while [ $# -gt 0 ]; do
     -h | --help) usage && exit ;;
     --packages) registry=no ;;
     --tag) name=${2:?is missing} registry=no && shift ;;
-    13 | 15 | 17 | 18 | python) kind=$1 ;;
+    13-bare | 15-bare | 15 | 17 | 18 | python) kind=$1 ;;
     *) usage >&2 && exit 2 ;;
     esac
     shift
 done
 case $kind in
-13) suite=bullseye tag=postgres:13 ;;
-15) suite=bookworm tag=postgres:15 ;;
+13-bare) suite=bullseye tag=postgres:13 ;;
+15-bare) suite=bookworm tag=postgres:15 ;;
+15) suite=bookworm tag=pgvector/pgvector:pg15 ;;
 17) suite=trixie tag=pgvector/pgvector:pg17 ;;
 18) suite=forky tag=pgvector/pgvector:pg18 ;;
 python) suite=trixie tag=python:3.13-slim-trixie ;;
 esac
 tag=${name:-$tag}
+major=${kind%-bare}
 
 docker version >/dev/null 2>&1 || fail "no Docker engine answers; start one (docker version says what is wrong)"
 if docker image inspect "$tag" >/dev/null 2>&1; then
@@ -141,18 +144,32 @@ prepare() {
 }
 
 install_postgres() {
-    local packages=("postgresql-$kind")
+    local packages=("postgresql-$major")
     # The ids of the public images, so that volumes can change hands.
     in_root groupadd --system --gid 999 postgres
     in_root useradd --system --gid postgres --uid 999 --home-dir /var/lib/postgresql --shell /bin/bash postgres
     mkdir -p "$root/etc/postgresql-common"
     echo 'create_main_cluster = false' >"$root/etc/postgresql-common/createcluster.conf"
-    [ "$kind" -lt 17 ] || packages+=("postgresql-$kind-pgvector")
+    case $kind in 17 | 18) packages+=("postgresql-$major-pgvector") ;; esac
     install_packages "${packages[@]}"
-    echo "listen_addresses = '*'" >>"$root/usr/share/postgresql/$kind/postgresql.conf.sample"
+    [ "$kind" != 15 ] || compile_pgvector
+    echo "listen_addresses = '*'" >>"$root/usr/share/postgresql/$major/postgresql.conf.sample"
     install --mode=755 "$repository/docker/base-entrypoint.sh" "$root/usr/local/bin/docker-entrypoint.sh"
     mkdir "$root/docker-entrypoint-initdb.d"
     in_root install --directory --owner=postgres --group=postgres --mode=1777 /var/lib/postgresql/data /var/run/postgresql
+}
+
+# As Debian's own packages of it are made, but for the processor's own instructions. The compiler does not stay.
+compile_pgvector() {
+    install_packages build-essential "postgresql-server-dev-$major"
+    echo "deb-src $mirror trixie main" >"$root/etc/apt/sources.list.d/source.list"
+    in_root apt-get update
+    cp --no-clobber "$cache"/pgvector_* "$root/tmp/" 2>/dev/null || true
+    in_root sh -c 'cd /tmp && apt-get source --download-only pgvector && mkdir pgvector && tar -x -f pgvector_*.orig.tar.gz --strip-components=1 -C pgvector'
+    cp --no-clobber "$root"/tmp/pgvector_* "$cache/"
+    in_root make --directory=/tmp/pgvector OPTFLAGS= with_llvm=no install
+    in_root apt-get purge --yes --auto-remove build-essential "postgresql-server-dev-$major"
+    rm "$root/etc/apt/sources.list.d/source.list"
 }
 
 install_python() {
@@ -181,10 +198,10 @@ if [ "$kind" = python ]; then
     step "3/5 Python" install_python
     changes+=(--change 'ENV LANG=C.UTF-8' --change 'CMD ["python3"]')
 else
-    step "3/5 PostgreSQL $kind" install_postgres
+    step "3/5 PostgreSQL $major" install_postgres
     changes+=(
-        --change "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/$kind/bin"
-        --change "ENV LANG=C.UTF-8 PG_MAJOR=$kind PGDATA=/var/lib/postgresql/data"
+        --change "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/$major/bin"
+        --change "ENV LANG=C.UTF-8 PG_MAJOR=$major PGDATA=/var/lib/postgresql/data"
         --change 'VOLUME /var/lib/postgresql/data'
         --change 'EXPOSE 5432'
         --change 'ENTRYPOINT ["docker-entrypoint.sh"]'

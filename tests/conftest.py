@@ -1,8 +1,11 @@
-"""The databases that tests run on: on an embedded server of their own, or on the one that KBSEARCH_TEST_DSN names (a role that may create databases).
+"""The databases that tests run on.
+
+Where nothing is asked for, that is an embedded server of this process's own, and for the property tests one in a container, too. All tests run on
+the server that is asked for by --kbsearch-server, KBSEARCH_TEST_SERVER or KBSEARCH_TEST_DSN (a role that may create databases).
 
 Tests run as an application does whose DBA is careful: as a role that may create nothing but objects in the schema kbsearch, with an empty search
-path, and with the extension vector in the schema ext. The administrator (the role of KBSEARCH_TEST_DSN, or the embedded server's superuser) makes
-databases and prepares them. If the role of KBSEARCH_TEST_DSN may not create roles it is the application's, too; the header of the run says so.
+path, and with the extension vector in the schema ext. The administrator (the role of KBSEARCH_TEST_DSN, or the server's superuser) makes databases
+and prepares them. If the role of KBSEARCH_TEST_DSN may not create roles it is the application's, too; the end of the run says so.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ import shutil
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +27,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from kbsearch import embedded, migrate
+from kbsearch import embedded, migrate, testing
+from tests.docker.engine import lacking
 
 FAST = {
     "fsync": "off",
@@ -35,20 +41,38 @@ FAST = {
 """For a server whose data live as long as the tests; those that need a restart do nothing, which is fine."""
 
 
-def pytest_report_header() -> str:
-    given = os.environ.get("KBSEARCH_TEST_DSN")
-    if not given:
-        return f"kbsearch: embedded PostgreSQL, temporary; {_described(True)}"
-    with psycopg.connect(given, autocommit=True) as connection:
-        return f"kbsearch: server of KBSEARCH_TEST_DSN; {_described(_may_create_roles(connection))}"
+CONTAINER = "container"
+"""Parameter of server_dsn: the server in a container. None is the usual one."""
 
 
-def _described(role: bool) -> str:
-    return (
-        "tests run as a role of their own, without rights"
-        if role
-        else "ITS ROLE MAY NOT CREATE ROLES: tests run with that role's own rights"
+def asked_for(config: pytest.Config) -> str | None:
+    """The kind of server that all tests are to run on, if somebody has asked for one."""
+    kind = config.getoption("kbsearch_server") or os.environ.get("KBSEARCH_TEST_SERVER")
+    return str(kind) if kind else "dsn" if os.environ.get("KBSEARCH_TEST_DSN") else None
+
+
+SLOW = ("docker", "testing", "examples", "docs")
+"""Folders whose tests wait more than they compute; they come first, so that no process of the run is left alone with them at its end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the folders; with pytest-xdist it needs --no-loadscope-reorder."""
+    root = Path(__file__).parent
+    items.sort(
+        key=lambda item: item.path.relative_to(root).parts[0] not in SLOW if item.path.is_relative_to(root) else True
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests passed on which server, and what some of them found."""
+    reports: list[pytest.TestReport] = terminalreporter.getreports("passed")
+    passed = Counter(str(value) for report in reports for name, value in report.user_properties if name == "server")
+    for name, tests in sorted(passed.items()):
+        terminalreporter.write_line(f"{tests} passed on {name}")
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == "finding":
+                terminalreporter.write_line(str(value))
 
 
 def _may_create_roles(connection: psycopg.Connection[Any]) -> bool:
@@ -59,12 +83,8 @@ def _may_create_roles(connection: psycopg.Connection[Any]) -> bool:
 
 
 @pytest.fixture(scope="session")
-def server_dsn() -> Iterator[str]:
-    """Connection string of the administrator for the maintenance database of the server."""
-    given = os.environ.get("KBSEARCH_TEST_DSN")
-    if given:
-        yield given
-        return
+def embedded_dsn() -> Iterator[str]:
+    """Connection string of the superuser of an embedded server of this process's own."""
     directory = Path(tempfile.mkdtemp(prefix="kbsearch-test-"))
     data = directory / "postgres"
     try:
@@ -72,6 +92,56 @@ def server_dsn() -> Iterator[str]:
     finally:
         embedded.stop(data)
         shutil.rmtree(directory, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server that tests run on.
+
+    Attributes:
+        name: what it is, for people.
+        dsn: connection string of the administrator for the maintenance database.
+    """
+
+    name: str
+    dsn: str
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> Server:
+    """The server that was asked for, or one of the usual."""
+    asked = asked_for(request.config)
+    if asked in (None, "embedded") and getattr(request, "param", None) != CONTAINER:
+        return Server("embedded PostgreSQL", request.getfixturevalue("embedded_dsn"))
+    found: testing.Server = request.getfixturevalue("kbsearch_server")
+    if asked is None and found.kind != "docker":
+        lacking(f"the property tests run on the embedded server only: {found.reason}")
+    name, _, _ = found.reason.partition(", as ")
+    return Server(name, found.dsn)
+
+
+@pytest.fixture(scope="session")
+def server_dsn(server: Server) -> str:
+    """Connection string of the administrator for the maintenance database of the server."""
+    return server.dsn
+
+
+@pytest.fixture(scope="session")
+def described(server: Server, databases: Databases) -> str:
+    """What the end of the run says of the server."""
+    offered = "SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector'"
+    with psycopg.connect(server.dsn) as connection:
+        version = connection.info.parameter_status("server_version")
+        (pgvector,) = connection.execute(offered).fetchone() or ("missing",)
+    rights = "" if databases.has_role else "; ITS ROLE MAY NOT CREATE ROLES: with that role's own rights"
+    return f"PostgreSQL {version}, pgvector {pgvector} ({server.name}){rights}"
+
+
+@pytest.fixture(autouse=True)
+def counted(request: pytest.FixtureRequest) -> None:
+    """Counts the test for its server."""
+    if "server" in request.fixturenames:
+        request.node.user_properties.append(("server", request.getfixturevalue("described")))
 
 
 PREPARATION = """CREATE SCHEMA ext;

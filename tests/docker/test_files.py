@@ -106,7 +106,7 @@ def test_without_an_engine_the_tests_are_skipped_in_one_line_unless_they_are_req
     assert "passed" not in failed.out
 
 
-@pytest.mark.parametrize("script", ["docker/base-image.sh", "docker/build.sh", "docker/with-server.sh image true"])
+@pytest.mark.parametrize("script", ["docker/base-image.sh", "docker/build.sh"])
 def test_without_an_engine_a_script_says_so(script: str) -> None:
     done = run(script.split(), variables={"DOCKER_HOST": "unix:///nonexistent"})
     assert done.code == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.engine import BASE, DATABASE, LABEL, PREFIX, ROOT, Engine, run, until
+from tests.docker.engine import BASE, ROOT, Engine, run, until
 
 INNER = """
 import os, time
@@ -90,30 +90,6 @@ def test_what_a_killed_session_left_is_removed_by_the_next(engine: Engine, tmp_p
     assert of(engine, mark) == {"container", "volume", "network", "image"}
     Engine().sweep()
     assert of(engine, mark) == set()
-
-
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (None, 7)])
-def test_a_server_for_a_command_goes_with_it(engine: Engine, tmp_path: Path, sent: int | None, code: int) -> None:
-    dsn = tmp_path / "dsn"
-    script = (
-        f'printf %s "$KBSEARCH_TEST_DSN" >{dsn}.new && mv {dsn}.new {dsn} && {"exec sleep 200" if sent else "exit 7"}'
-    )
-    command = [str(ROOT / "docker/with-server.sh"), DATABASE, "sh", "-c", script]
-    inside = subprocess.Popen(command, start_new_session=True)
-    until(lambda: dsn.exists() or inside.poll() is not None, 100)
-    named = ("ps", "--all", "--quiet", "--filter", f"label={LABEL}={inside.pid}")
-    if sent:
-        assert engine.docker(*named) != ""
-        os.killpg(inside.pid, sent)
-    assert inside.wait(timeout=60) == code
-    assert dsn.read_text(encoding="utf-8").startswith("postgresql://postgres:")
-    assert engine.docker(*named) == ""
-
-
-def test_a_server_for_a_command_needs_an_image(engine: Engine) -> None:
-    done = run(["docker/with-server.sh", f"{PREFIX}-none", "true"])
-    assert done.code == 1
-    assert f"there is no image {PREFIX}-none" in done.errors
 
 
 def mounts() -> str:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.conftest import CONTAINER, asked_for
 from tests.load import Database
 
 settings.register_profile(
@@ -20,6 +21,12 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("ci"), derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The laws hold on the embedded server and in a container."""
+    if asked_for(metafunc.config) is None and "server" in metafunc.fixturenames:
+        metafunc.parametrize("server", [None, CONTAINER], ids=["embedded", CONTAINER], indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
