@@ -60,7 +60,7 @@ SELECT 'constraint', c.name || ' ' || n.conname,
     coalesce(obj_description(n.oid, 'pg_constraint'), '')
 FROM classes AS c
 INNER JOIN pg_constraint AS n ON n.conrelid = c.oid
-WHERE n.contype <> 't'
+WHERE n.contype NOT IN ('t', 'n')
 UNION ALL
 SELECT 'index', quote_ident(x.relname), pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' invalid' END,
     coalesce(obj_description(i.indexrelid, 'pg_class'), '')
@@ -110,8 +110,13 @@ SELECT 'collation', quote_ident(c.collname), concat_ws(' ', c.collprovider, c.co
 FROM pg_collation AS c
 WHERE c.collnamespace = 'kbsearch'::regnamespace"""
 
-_PROFILES = """SELECT 'profile ' || b.name || '@' || b.version, '', '', to_jsonb(b)::text
-FROM kbsearch.kb_builtin_profiles AS b"""
+_BUILTIN = {
+    "kb_builtin_profiles": """SELECT 'profile ' || b.name || '@' || b.version, '', '', to_jsonb(b)::text
+FROM kbsearch.kb_builtin_profiles AS b""",
+    "kb_builtin_policies": """SELECT 'policy ' || b.name || '@' || b.version, '', '', to_jsonb(b)::text
+FROM kbsearch.kb_builtin_policies AS b""",
+}
+"""By table: its rows, which belong to the definition."""
 
 _SETTLE = "SELECT " + ", ".join(
     f"pg_catalog.set_config({literal(name)}, {literal(value)}, true)"
@@ -135,7 +140,7 @@ _SETTLE = "SELECT " + ", ".join(
 
 
 def inventory(connection: psycopg.Connection[Any], schema: str) -> Inventory:
-    """Read the definitions of all objects of a schema, and the built-in ranking profiles where there are any.
+    """Read the definitions of all objects of a schema, and the built-in profiles and policies where there are any.
 
     Extensions' objects, the version table and a host's alembic_version are left out.
     """
@@ -159,8 +164,9 @@ def read(session: Session, schema: str, *, as_schema: str | None = None) -> Inve
     # What PostgreSQL writes by its parse trees has names with or without the schema, as the session sees them.
     qualifier = re.compile(rf"\b(?:{name}{'|pg_temp' if schema.startswith('pg_temp') else ''})\.")
     rows = session.run(replaced(_OBJECTS, schema))
-    if any(row[:2] == ("table", "kb_builtin_profiles") for row in rows):
-        rows += session.run(replaced(_PROFILES, schema))
+    for table, query in _BUILTIN.items():
+        if any(row[:2] == ("table", table) for row in rows):
+            rows += session.run(replaced(query, schema))
     found = {}
     for row in rows:
         kind, place, tree, text = (ours.sub(name, part or "") for part in row)

@@ -223,6 +223,8 @@ HARMLESS = [
     "ALTER TABLE kbsearch.kb_articles ALTER COLUMN title SET COMPRESSION pglz",
     "ALTER TABLE kbsearch.kb_articles REPLICA IDENTITY FULL",
     "ALTER TABLE kbsearch.kb_articles CLUSTER ON kb_articles_pkey",
+    # They have names from PostgreSQL 18 on, other ones after a restore of an older server's dump.
+    "DO 'BEGIN ALTER TABLE kbsearch.kb_articles RENAME CONSTRAINT kb_articles_kind_not_null TO other; EXCEPTION WHEN undefined_object THEN END'",
     "CREATE STATISTICS kbsearch.mine ON org_id, kind FROM kbsearch.kb_articles",
     "CREATE TABLE kbsearch.alembic_version (version_num varchar(32) PRIMARY KEY)",
     "INSERT INTO kbsearch.organizations (name) VALUES ('a')",
