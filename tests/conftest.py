@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -182,13 +182,14 @@ class Databases:
             else:
                 self.role = connection.info.user
 
-    def create(self, template: str | None = None) -> str:
+    def create(self, template: str | None = None, *, locale: LiteralString = "") -> str:
         """Create a database and return the application's connection string.
 
         Args:
             template: name of a database to clone; by default an empty one that a DBA has prepared.
+            locale: options of CREATE DATABASE about it; the server's own by default.
         """
-        admin = self.bare(template or "template0")
+        admin = self.bare(template or "template0", locale=locale)
         dsn = self.application(admin)
         if template is None:
             prepare = sql.SQL(PREPARATION).format(role=sql.Identifier(self.role), schema=sql.Identifier("kbsearch"))
@@ -196,10 +197,10 @@ class Databases:
                 connection.execute(prepare)
         return dsn
 
-    def bare(self, template: str = "template0") -> str:
+    def bare(self, template: str = "template0", *, locale: LiteralString = "") -> str:
         """Create a database, and return the administrator's connection string: nothing is prepared, the search path is PostgreSQL's own."""
         name = f"kbsearch_test_{uuid.uuid4().hex[:12]}"
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8'")
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8' " + locale)
         self._run(statement.format(sql.Identifier(name), sql.Identifier(template)))
         return make_conninfo(self.server_dsn, dbname=name)
 

@@ -18,12 +18,13 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from kbsearch import embedded, migrate
-from tests.docker.engine import BASE, Container, Engine, run
+from tests.docker.engine import BASE, Container, Engine, required, run
 
 IMAGES = ["pgvector/pgvector:pg15", BASE, "pgvector/pgvector:pg18"]
 DIMENSIONS = 384
 ARTICLES = 300
-QUESTIONS = 1000
+QUESTIONS = 1000 if required() else 100
+"""Of each sort; all of them where the tests of images are what is asked for."""
 TOLERANCE = 1.5e-6
 """One in the sixth decimal, and what floating-point numbers make of it; a score, in which a similarity has a weight of at most 1, differs no more."""
 
