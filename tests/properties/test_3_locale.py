@@ -1,5 +1,7 @@
 """Law 3: the same data and the same question give byte-identical rows, whatever the database's locale."""
 
+# ruff: noqa: RUF001  (that letters look alike is the point)
+
 from __future__ import annotations
 
 from typing import Any, LiteralString
@@ -20,7 +22,7 @@ LOCALES: dict[str, LiteralString] = {
 }
 BUILT_IN_SINCE = 170000
 
-# Letters that locales treat differently: dotted and dotless i, sharp s, Lithuanian accents, ligatures and digraphs, final sigma, other scripts' digits.
+# Letters that locales treat differently: dotted and dotless i, sharp s, Lithuanian accents, ligatures, digraphs, final sigma, other scripts' digits.
 TEXTS = (
     "TITLE title TİTLE tıtle TITLE\u0307 IŞIK ışık ISPARTA Isparta",
     "STRASSE Straße STRAẞE straße Grüße GRÜSSE Ångström A\u030angstro\u0308m",
@@ -33,7 +35,7 @@ QUESTIONS = (
     "ISIK",
     "ıSıK",
     "strasse",
-    "GRÜSSE -angstrom",
+    "GRÜSSE -title",
     "ΣΊΣΥΦΟΣ",
     "политика",
     '"re-do redo"',
@@ -48,7 +50,10 @@ def other(request: pytest.FixtureRequest, databases: Databases) -> Any:
     with psycopg.connect(databases.server_dsn) as connection:
         if request.param == "built in" and connection.info.server_version < BUILT_IN_SINCE:
             pytest.skip("a provider that servers before PostgreSQL 17 do not have")
-    dsn = databases.create(locale=LOCALES[request.param])
+    try:
+        dsn = databases.create(locale=LOCALES[request.param])
+    except psycopg.errors.FeatureNotSupported as error:
+        pytest.skip(str(error))
     try:
         migrate.upgrade(dsn)
         yield dsn
@@ -71,7 +76,7 @@ def rows(dsn: str) -> list[Any]:
             "SELECT c.id, c.lexemes, c.term_counts, c.phrase_text FROM kbsearch.kb_article_chunks AS c ORDER BY c.id"
         ).fetchall()
         postings = connection.execute(
-            "SELECT p.lexeme, p.entries FROM kbsearch.kb_postings AS p ORDER BY p.lexeme, p.first_chunk_id, p.segment_id"
+            "SELECT p.lexeme, u.entry FROM kbsearch.kb_postings AS p, unnest(p.entries) AS u (entry) ORDER BY p.lexeme, u.entry"
         ).fetchall()
         pages = [
             connection.execute(
@@ -80,7 +85,8 @@ def rows(dsn: str) -> list[Any]:
             for question in QUESTIONS
         ]
     assert len(derived) == len(TEXTS) * len(LANGUAGES)
-    assert all(page is not None and '"total": 0' not in page[0] for page in pages)
+    found = [question for question, page in zip(QUESTIONS, pages, strict=True) if page and '"total": 0,' not in page[0]]
+    assert found == list(QUESTIONS)
     return [derived, postings, pages]
 
 
