@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 from kbsearch.client import AsyncKBSearch, Consistency, KBSearch, QueryEmbedder
 from kbsearch.errors import (
+    ArbitrationError,
     ArticleError,
     ChunkError,
     ConnectionKindError,
     CursorError,
     DimensionError,
     EmbeddedServerError,
+    EscalatedError,
     FilterError,
     IndexStateError,
     KBSearchError,
@@ -18,6 +20,7 @@ from kbsearch.errors import (
     MigrationError,
     NotInstalledError,
     OrganizationError,
+    PolicyError,
     ProfileError,
     QueryTextError,
     SnapshotError,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from kbsearch.selectable import SearchSelectable, as_selectable
 
 __all__ = [
+    "ArbitrationError",
     "ArticleError",
     "ArticleExplanation",
     "ArticleOptions",
@@ -69,6 +73,7 @@ __all__ = [
     "CursorError",
     "DimensionError",
     "EmbeddedServerError",
+    "EscalatedError",
     "ExplainOptions",
     "Explanation",
     "FetchOptions",
@@ -88,6 +93,7 @@ __all__ = [
     "Page",
     "PageOptions",
     "Passage",
+    "PolicyError",
     "ProfileError",
     "QueryEmbedder",
     "QueryTextError",

@@ -146,6 +146,27 @@ class SourceError(KBSearchError):
     http_status = 404
 
 
+class ArbitrationError(KBSearchError):
+    """KBARB: rankings, a manifest or what is done with the log of arbitrations is unusable."""
+
+    default_sqlstate = "KBARB"
+    http_status = 422
+
+
+class PolicyError(KBSearchError):
+    """KBPOL: an arbitration policy is unknown or its rules are unusable."""
+
+    default_sqlstate = "KBPOL"
+    http_status = 422
+
+
+class EscalatedError(KBSearchError):
+    """KBESC: the legs of a search disagree, and its policy gives no answer but leaves the decision to somebody."""
+
+    default_sqlstate = "KBESC"
+    http_status = 409
+
+
 class NotInstalledError(KBSearchError):
     """KB001: the database has no kbsearch, or an older one than this client needs."""
 
@@ -201,6 +222,9 @@ ERRORS_BY_SQLSTATE: Mapping[str, type[KBSearchError]] = {
         IndexStateError,
         SnapshotError,
         SourceError,
+        ArbitrationError,
+        PolicyError,
+        EscalatedError,
     )
 }
 

@@ -18,6 +18,11 @@ CREATE TYPE kbsearch.kb_search_plan AS (
 	vector_weight double precision,
 	keyword_weight double precision,
 	rrf_k integer,
+	policy jsonb,
+	exploratory boolean,
+	query_text text,
+	verdict text,
+	manifest jsonb,
 	space_id bigint,
 	uses_vector boolean,
 	vector_reason text,
@@ -48,12 +53,70 @@ CREATE TYPE kbsearch.kb_search_plan AS (
 	after_score bigint,
 	after_article_id bigint,
 	highlight boolean,
-	cursor_prefix text
+	cursor_prefix text,
+	cursor_legs text
 );
 
 -- Name: TYPE kb_search_plan; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths.';
+COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision.';
+
+-- Name: activate_kb_space_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.activate_kb_space_v1(p_org_id bigint, p_space_id bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_before bigint;
+    v_lacking bigint;
+    v_stale bigint;
+    v_without_direction bigint;
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    IF p_space_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = p_space_id) THEN
+        RAISE EXCEPTION 'there is no embedding space %', coalesce(p_space_id::text, 'NULL')
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', p_space_id)::text,
+                HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces.';
+    END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'an embedding space can be activated in a READ COMMITTED transaction only'
+            USING ERRCODE = 'KBIDX', DETAIL = jsonb_build_object('org_id', p_org_id, 'isolation', current_setting('transaction_isolation'))::text,
+                HINT = 'Repeat it in a READ COMMITTED transaction: a fixed snapshot would not see chunks that others have just written.';
+    END IF;
+    PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
+    SELECT o.active_space_id INTO v_before FROM kbsearch.organizations AS o WHERE o.id = p_org_id FOR NO KEY UPDATE;
+    IF v_before = p_space_id THEN
+        RETURN v_before;
+    END IF;
+    SELECT c.lacking, c.stale, c.without_direction INTO v_lacking, v_stale, v_without_direction
+    FROM kbsearch.count_kb_space_v1(p_org_id, p_space_id) AS c;
+    IF v_lacking + v_stale + v_without_direction > 0 THEN
+        RAISE EXCEPTION 'embedding space % is not whole: of the published chunks % have no vector in it, % one of an older content, % one without a direction',
+            p_space_id, v_lacking, v_stale, v_without_direction
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', p_space_id, 'active_space_id', v_before,
+                    'lacking', v_lacking, 'stale', v_stale, 'without_direction', v_without_direction)::text,
+                HINT = 'Embed them: kbsearch reembed with the space''s embedder. What its model cannot embed is to be changed or unpublished.';
+    END IF;
+    UPDATE kbsearch.organizations AS o SET active_space_id = p_space_id WHERE o.id = p_org_id;
+    RETURN v_before;
+END
+$$;
+
+-- Name: FUNCTION activate_kb_space_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.activate_kb_space_v1(p_org_id bigint, p_space_id bigint) IS 'Lets an organisation''s searches use another embedding space, from one moment to the next: in one transaction, which waits for those that write chunks and keeps others waiting. Refused while the space is not whole. The vectors of the space before stay, so that activating it again takes the switch back.
+
+Arguments:
+p_org_id: The organisation.
+p_space_id: The space. It must have a vector, of what the chunk says now and with a direction, for every published chunk with something to embed.
+
+Returns: the id of the space that searches used before; NULL where there was none.
+
+Errors: KBORG; KBSPC: there is no such space, or it is not whole; KBIDX: the transaction is not READ COMMITTED.';
 
 -- Name: analyze_kb_question_v1(text, regconfig[], text[], regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -293,6 +356,541 @@ END;
 
 COMMENT ON FUNCTION kbsearch.analyze_kb_text_v1(p_fields text[], p_language regconfig) IS 'The words of the given fields, one row an occurrence: field (1 …), n and part (place of the run, place within it), form (folded, at most 64 characters), lexeme (NULL for a stop word), in_phrase (part of the plain word sequence), in_question (counts when the text is a question). Compounds count whole and by parts; scripts without spaces by single characters and pairs. Stemming: the dictionaries of the text search configuration. STABLE because those may change.';
 
+-- Name: apply_kb_decision_v1(kbsearch.kb_search_plan, text, jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.apply_kb_decision_v1(p_plan kbsearch.kb_search_plan, p_decision text, p_manifest jsonb) RETURNS kbsearch.kb_search_plan
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_plan kbsearch.kb_search_plan := p_plan;
+    v_parts CONSTANT text[] := string_to_array(p_decision, ':');
+    v_reason CONSTANT text := CASE WHEN v_parts[2] IN ('vector_only', 'keyword_only') THEN 'found_nothing' ELSE 'not_chosen' END;
+BEGIN
+    v_plan.fusion := 'weighted';
+    v_plan.cursor_legs := p_decision;
+    v_plan.manifest := p_manifest;
+    v_plan.verdict := v_parts[2];
+    v_plan.vector_weight := coalesce(nullif(v_parts[3], ''), p_plan.policy ->> 'vector_weight')::double precision;
+    v_plan.keyword_weight := (1 - coalesce(nullif(v_parts[3], ''), p_plan.policy ->> 'vector_weight')::numeric)::double precision;
+    v_plan.uses_vector := p_decision LIKE 'v%';
+    v_plan.uses_keyword := p_decision LIKE '_k%';
+    v_plan.vector_reason := CASE WHEN NOT v_plan.uses_vector THEN coalesce(p_plan.vector_reason, v_reason) END;
+    v_plan.keyword_reason := CASE WHEN NOT v_plan.uses_keyword THEN coalesce(p_plan.keyword_reason, v_reason) END;
+    v_plan.vector_unit := CASE WHEN v_plan.uses_keyword THEN v_plan.vector_weight ELSE 1 END * 1000;
+    v_plan.keyword_unit := CASE WHEN v_plan.uses_vector THEN v_plan.keyword_weight ELSE 1 END * 1e9 / v_plan.keyword_bound;
+    RETURN v_plan;
+END
+$$;
+
+-- Name: FUNCTION apply_kb_decision_v1(p_plan kbsearch.kb_search_plan, p_decision text, p_manifest jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.apply_kb_decision_v1(p_plan kbsearch.kb_search_plan, p_decision text, p_manifest jsonb) IS 'The plan of a search whose arbitration is decided: a weighted search with the legs and weights of the decision, which is as cursors have it: legs:verdict:vector weight:manifest digest; the legs alone where neither leg found anything.';
+
+-- Name: arbitrate_kb_plan_v1(kbsearch.kb_search_plan, ext.vector, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.arbitrate_kb_plan_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_raises boolean) RETURNS kbsearch.kb_search_plan
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+    v_decision text;
+    v_manifest jsonb;
+BEGIN
+    IF p_plan.fusion <> 'arbitrate' THEN
+        RETURN p_plan;
+    END IF;
+    SELECT r.decision, r.manifest INTO v_decision, v_manifest FROM kbsearch.rank_kb_arbitrated_v1(p_plan, p_embedding, 0, 0) AS r;
+    v_plan := kbsearch.apply_kb_decision_v1(p_plan, v_decision, v_manifest);
+    IF p_raises AND v_plan.verdict = 'escalated' THEN
+        RAISE EXCEPTION 'the legs disagree by %, over the limit of arbitration policy %', v_manifest ->> 'disagreement_magnitude', v_manifest ->> 'policy'
+            USING ERRCODE = 'KBESC', DETAIL = v_manifest::text,
+                HINT = 'The policy has such searches decided by somebody: look at both legs (profiles vector@1, keyword@1), or search with p_exploratory.';
+    END IF;
+    RETURN v_plan;
+END
+$$;
+
+-- Name: FUNCTION arbitrate_kb_plan_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_raises boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.arbitrate_kb_plan_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_raises boolean) IS 'The plan with its arbitration decided; as it is, if its fusion is another. KBESC where the verdict is escalated and p_raises.';
+
+-- Name: arbitrate_kb_rankings_v1(jsonb, text, bigint[], bigint[], bigint[], bigint[], numeric, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.arbitrate_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_fault text := kbsearch.find_kb_policy_fault_v1(p_policy, false);
+    v_own jsonb;
+    v_rules jsonb;
+    v_top_k integer;
+    v_vector bigint[];
+    v_vector_ranks bigint[];
+    v_keyword bigint[];
+    v_keyword_ranks bigint[];
+    v_places bigint[];
+    v_disagreement numeric;
+    v_verdict text;
+    v_rule text;
+    v_weight numeric;
+BEGIN
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION 'the arbitration policy is unusable: %', v_fault
+            USING ERRCODE = 'KBPOL', DETAIL = jsonb_build_object('problem', v_fault)::text, HINT = 'Pass what resolve_kb_policy_v1 gives.';
+    END IF;
+    v_top_k := (p_policy ->> 'top_k')::integer;
+    v_vector := coalesce(p_vector_ids[:v_top_k], '{}');
+    v_vector_ranks := p_vector_ranks[:v_top_k];
+    v_keyword := coalesce(p_keyword_ids[:v_top_k], '{}');
+    v_keyword_ranks := p_keyword_ranks[:v_top_k];
+    v_fault := CASE
+        WHEN p_query_class IS NULL OR p_query_class NOT IN ('identifier', 'quoted', 'keywords', 'question', 'empty')
+            THEN 'the class is not identifier, quoted, keywords, question or empty'
+        WHEN v_vector = '{}' AND v_keyword = '{}' THEN 'no leg answered'
+        WHEN v_vector <> '{}' AND (p_similarity_peak IS NULL OR p_similarity_peak NOT BETWEEN -1 AND 1) THEN 'the peak of the similarities is not from -1 to 1'
+        ELSE coalesce(kbsearch.find_kb_ranking_fault_v1(v_vector, v_vector_ranks), kbsearch.find_kb_ranking_fault_v1(v_keyword, v_keyword_ranks))
+    END;
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION 'nothing to arbitrate: %', v_fault
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', v_fault)::text,
+                HINT = 'Pass each leg''s articles, best first and none twice, with their competition ranks, and the class of classify_kb_query_v1.';
+    END IF;
+
+    -- what the class has of its own goes before what holds for all
+    v_own := coalesce(p_policy -> 'class_rules' -> p_query_class, '{}');
+    v_rules := p_policy || v_own;
+    IF v_vector = '{}' THEN
+        v_verdict := 'keyword_only';
+        v_rule := 'one_leg.keyword';
+        v_weight := 0;
+    ELSIF v_keyword = '{}' THEN
+        v_verdict := 'vector_only';
+        v_rule := 'one_leg.vector';
+        v_weight := 1;
+    ELSE
+        v_places := ARRAY(SELECT generate_series(1, cardinality(v_vector)::bigint));
+        v_disagreement := kbsearch.kendall_tau_top_k_v1(v_vector, v_keyword, (v_rules ->> 'penalty')::double precision, v_vector_ranks, v_keyword_ranks);
+        IF p_exploratory THEN
+            v_verdict := 'exploratory_fused';
+            v_rule := 'exploratory';
+        ELSIF (v_rules ->> 'calibrated')::boolean THEN
+            v_verdict := 'calibrated_fused';
+            v_rule := 'calibrated';
+        ELSIF v_rules ->> 'advisory_leg' IS NOT NULL THEN
+            v_verdict := 'advisory';
+            v_rule := 'advisory.' || (v_rules ->> 'advisory_leg');
+            v_weight := (v_rules ->> 'advisory_leg' = 'keyword')::integer;
+        ELSIF v_vector = v_keyword AND coalesce(v_vector_ranks, v_places) = coalesce(v_keyword_ranks, v_places) THEN
+            v_verdict := 'rankings_agree';
+            v_rule := 'agree';
+        ELSE
+            v_rule := CASE WHEN v_disagreement > (v_rules ->> 'max_disagreement')::numeric THEN 'severe' ELSE 'moderate' END;
+            v_rule := v_rule || '.' || (v_rules ->> (v_rule || '_rule'));
+            IF v_rule IN ('moderate.fuse', 'severe.fuse') THEN
+                v_verdict := 'fused_within_limit';
+            ELSIF v_rule = 'severe.escalate' THEN
+                v_verdict := 'escalated';
+            ELSIF round(p_similarity_peak, 6) >= (v_rules ->> 'similarity_threshold')::numeric THEN
+                v_verdict := 'vector_privileged';
+                v_rule := v_rule || '.vector';
+                v_weight := (v_rules ->> 'privilege')::numeric;
+            ELSE
+                v_verdict := 'keyword_privileged';
+                v_rule := v_rule || '.keyword';
+                v_weight := 1 - (v_rules ->> 'privilege')::numeric;
+            END IF;
+        END IF;
+    END IF;
+    IF v_verdict <> 'escalated' AND v_weight IS NULL THEN
+        v_weight := (v_rules ->> 'vector_weight')::numeric;
+    END IF;
+    RETURN jsonb_build_object(
+        'verdict', v_verdict,
+        'rule', v_rule || CASE
+            WHEN v_own <> '{}' AND kbsearch.write_kb_decimals_v1(v_rules) <> kbsearch.write_kb_decimals_v1(p_policy) THEN '@' || p_query_class
+            ELSE ''
+        END,
+        'disagreement', trim_scale(v_disagreement)::text,
+        'overlap', CASE WHEN v_disagreement IS NOT NULL THEN kbsearch.rank_biased_overlap_v1(v_vector, v_keyword)::text END,
+        'vector_weight', trim_scale(v_weight)::text,
+        'keyword_weight', trim_scale(1 - v_weight)::text,
+        'directive', CASE v_verdict
+            WHEN 'rankings_agree' THEN 'Both legs rank the same articles alike: they are fused.'
+            WHEN 'vector_only' THEN 'Only the vector leg answered: its ranking is the answer.'
+            WHEN 'keyword_only' THEN 'Only the keyword leg answered: its ranking is the answer.'
+            WHEN 'vector_privileged' THEN 'The legs disagree and the best similarity reaches the threshold: the vector leg is trusted.'
+            WHEN 'keyword_privileged' THEN 'The legs disagree and the best similarity is below the threshold: the keyword leg is trusted.'
+            WHEN 'escalated' THEN 'The legs disagree by more than the limit: there is no answer until somebody decides.'
+            WHEN 'exploratory_fused' THEN 'The search is exploratory: the legs are fused.'
+            WHEN 'calibrated_fused' THEN 'The legs are known to converge: they are fused.'
+            WHEN 'advisory' THEN CASE v_rules ->> 'advisory_leg'
+                WHEN 'vector' THEN 'The vector leg never decides: the keyword leg''s ranking is the answer.'
+                ELSE 'The keyword leg never decides: the vector leg''s ranking is the answer.'
+            END
+            ELSE CASE v_rule
+                WHEN 'severe.fuse' THEN 'The legs disagree by more than the limit, and the rule is to fuse them all the same.'
+                ELSE 'The legs disagree within the limit: they are fused.'
+            END
+        END
+    );
+END
+$$;
+
+-- Name: FUNCTION arbitrate_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.arbitrate_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean) IS 'Which leg of a search to trust, by the first of these that holds: one leg alone answered; the search is exploratory; the policy is calibrated; it has an advisory leg; both legs rank the same articles alike; they disagree by more than max_disagreement (severe rule); else (moderate rule). Nothing but the arguments decides.
+
+Arguments:
+p_policy: What resolve_kb_policy_v1 gives.
+p_query_class: What classify_kb_query_v1 gives: its class_rules go before the policy''s.
+p_vector_ids: Articles of the vector leg, best first; the first top_k are used. NULL or {}: the leg did not answer.
+p_vector_ranks: Their competition ranks: ties share the rank of their first. NULL: no ties.
+p_keyword_ids: Articles of the keyword leg.
+p_keyword_ranks: Their competition ranks.
+p_similarity_peak: Cosine of the best chunk, rounded to 6 decimals; of no meaning without a vector leg.
+p_exploratory: Whether the search is exploratory.
+
+Returns: {"verdict", "rule", "disagreement" (kendall_tau_top_k_v1), "overlap" (rank_biased_overlap_v1), "vector_weight", "keyword_weight", "directive"}. Decimals are strings; disagreement and overlap are null where one leg alone answered, the weights where the verdict is escalated. verdict: rankings_agree, vector_only, keyword_only, vector_privileged, keyword_privileged, escalated, exploratory_fused, calibrated_fused, advisory or fused_within_limit (a severe rule fuse as well). rule ends in @class where the class has rules that differ.
+
+Errors: KBPOL, KBARB (neither leg answered, an id twice, ranks that are none).';
+
+-- Name: arbitrate_kb_search_v1(bigint, text, ext.vector, text[], jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.arbitrate_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_kinds text[] DEFAULT NULL::text[], p_metadata jsonb DEFAULT NULL::jsonb, p_min_score double precision DEFAULT NULL::double precision, p_profile text DEFAULT NULL::text, p_space_id bigint DEFAULT NULL::bigint, p_exploratory boolean DEFAULT false, p_language text DEFAULT NULL::text) RETURNS jsonb
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET extra_float_digits TO '1'
+    SET enable_seqscan TO 'off'
+    AS $$
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+BEGIN
+    v_plan := kbsearch.prepare_kb_search_v1(
+        p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, NULL, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory, p_language, false
+    );
+    IF v_plan.fusion <> 'arbitrate' THEN
+        RAISE EXCEPTION 'ranking profile % arbitrates nothing: its fusion is %', v_plan.profile, v_plan.fusion
+            USING ERRCODE = 'KBPRF', DETAIL = jsonb_build_object('org_id', p_org_id, 'profile', v_plan.profile, 'fusion', v_plan.fusion)::text,
+                HINT = 'Pass a profile whose fusion is arbitrate, arbitrate@1 for instance.';
+    END IF;
+    v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, false);
+    RETURN v_plan.manifest;
+END
+$$;
+
+-- Name: FUNCTION arbitrate_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.arbitrate_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) IS 'What the arbitration of a search decides, without its rows: the manifest that search_kb_hybrid_page_v1 has. Writes nothing; one snapshot a call.
+
+Arguments:
+p_org_id: The organisation searched.
+p_query_text: The question, at most 32,768 bytes. Words are OR-ed; "a phrase" must occur in one chunk of the article, its title included; -word and -"a phrase" exclude articles that have it. At most 32 different phrases and exclusions. NULL or empty: the vector leg alone.
+p_query_embedding: The question''s vector, of the dimensions of the searched space. NULL: the keyword leg alone.
+p_kinds: Only articles of these kinds, at least one. NULL: all kinds.
+p_metadata: Only articles whose metadata contain this object (as jsonb''s @> says); of an array of objects, any of them. NULL: all articles.
+p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
+p_profile: Ranking profile whose fusion is arbitrate, name@version. NULL: the one that the organisation pins (organizations.ranking_profile).
+p_space_id: Embedding space. NULL: the organisation''s active one.
+p_exploratory: Whether the legs are fused however much they disagree.
+p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
+
+Returns: The manifest of build_kb_manifest_v1; NULL where neither leg found anything.
+
+Errors: KBORG, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC.';
+
+-- Name: kb_article_chunks; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_article_chunks (
+    org_id bigint NOT NULL,
+    id bigint NOT NULL,
+    article_id bigint NOT NULL,
+    article_version integer DEFAULT 0 NOT NULL,
+    chunk_no integer DEFAULT 0 NOT NULL,
+    heading text,
+    content text DEFAULT ''::text NOT NULL,
+    title text,
+    language regconfig,
+    searchable boolean DEFAULT false NOT NULL,
+    lexemes text[] DEFAULT '{}'::text[] NOT NULL COLLATE pg_catalog."C",
+    term_counts smallint[] DEFAULT '{}'::smallint[] NOT NULL,
+    occurrence_count integer DEFAULT 0 NOT NULL,
+    phrase_text text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT kb_article_chunks_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint)))
+)
+WITH (toast_tuple_target='4080');
+
+-- Name: TABLE kb_article_chunks; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+
+-- Name: COLUMN kb_article_chunks.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_article_chunks.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.id IS 'Its id; never changed. Of an article''s equally good chunks the lowest is shown.';
+
+-- Name: COLUMN kb_article_chunks.article_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.article_id IS 'The article it is a passage of.';
+
+-- Name: COLUMN kb_article_chunks.article_version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.article_version IS 'Filled by a trigger: the article''s version.';
+
+-- Name: COLUMN kb_article_chunks.chunk_no; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.chunk_no IS 'Its number within the article, by convention from 0.';
+
+-- Name: COLUMN kb_article_chunks.heading; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.heading IS 'The heading it stands under; searched like its content.';
+
+-- Name: COLUMN kb_article_chunks.content; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.content IS 'Its text: at most 262,144 bytes and 16,000 words.';
+
+-- Name: COLUMN kb_article_chunks.title; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.title IS 'Filled by a trigger: the article''s title.';
+
+-- Name: COLUMN kb_article_chunks.language; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.language IS 'Filled by a trigger: the language it is analysed in.';
+
+-- Name: COLUMN kb_article_chunks.searchable; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.searchable IS 'Filled by a trigger: whether the article is published.';
+
+-- Name: COLUMN kb_article_chunks.lexemes; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.lexemes IS 'Filled by a trigger: its distinct lexemes, in "C" order.';
+
+-- Name: COLUMN kb_article_chunks.term_counts; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.term_counts IS 'Filled by a trigger: for each lexeme its weighted occurrences, 1 … 255.';
+
+-- Name: COLUMN kb_article_chunks.occurrence_count; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.occurrence_count IS 'Filled by a trigger: its length in words that are no stop words.';
+
+-- Name: COLUMN kb_article_chunks.phrase_text; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.phrase_text IS 'Filled by a trigger: its words in order, for phrases.';
+
+-- Name: kb_article_embeddings; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_article_embeddings (
+    org_id bigint NOT NULL,
+    space_id bigint NOT NULL,
+    chunk_id bigint NOT NULL,
+    article_id bigint NOT NULL,
+    searchable boolean DEFAULT false NOT NULL,
+    has_direction boolean GENERATED ALWAYS AS (((ext.vector_norm(embedding) >= (0.000000000000001)::double precision) AND (ext.vector_norm(embedding) <= ('1000000000000000'::numeric)::double precision))) STORED NOT NULL,
+    chunk_digest bytea,
+    input_sha256 bytea,
+    embedding ext.vector NOT NULL
+);
+ALTER TABLE ONLY kbsearch.kb_article_embeddings ALTER COLUMN embedding SET STORAGE PLAIN;
+
+-- Name: TABLE kb_article_embeddings; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_article_embeddings IS 'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable is filled by a trigger, chunk_digest where it is not given; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
+
+-- Name: COLUMN kb_article_embeddings.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_article_embeddings.space_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.space_id IS 'The embedding space of the vector.';
+
+-- Name: COLUMN kb_article_embeddings.chunk_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.chunk_id IS 'The chunk that it stands for.';
+
+-- Name: COLUMN kb_article_embeddings.article_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.article_id IS 'The chunk''s article.';
+
+-- Name: COLUMN kb_article_embeddings.searchable; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.searchable IS 'Filled by a trigger: whether the article is published.';
+
+-- Name: COLUMN kb_article_embeddings.has_direction; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.has_direction IS 'Generated: false for the zero vector and for norms outside 1e-15 … 1e15, where cosine means nothing.';
+
+-- Name: COLUMN kb_article_embeddings.chunk_digest; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.chunk_digest IS 'digest_kb_chunk_v1 of the chunk that the vector is of; filled by a trigger where it is not given. Another than the chunk''s now: the vector is stale.';
+
+-- Name: COLUMN kb_article_embeddings.input_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.input_sha256 IS 'sha256 of the exact text that was handed to the model, prefix and all; NULL where not known. kb_embedding_inputs has the text.';
+
+-- Name: COLUMN kb_article_embeddings.embedding; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.embedding IS 'The vector, of the space''s dimensions.';
+
+-- Name: kb_articles; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_articles (
+    org_id bigint NOT NULL,
+    id bigint NOT NULL,
+    external_ref text,
+    kind text DEFAULT 'article'::text NOT NULL,
+    title text,
+    body text,
+    language regconfig,
+    published boolean DEFAULT true NOT NULL,
+    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
+    source_uri text,
+    content_sha256 text,
+    version integer DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_articles_external_ref_check CHECK ((octet_length(external_ref) <= 2000)),
+    CONSTRAINT kb_articles_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint))),
+    CONSTRAINT kb_articles_kind_check CHECK (((kind <> ''::text) AND (kind <> '*'::text))),
+    CONSTRAINT kb_articles_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text))
+);
+
+-- Name: TABLE kb_articles; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language: text search configuration in which its chunks are analysed, NULL for the organisation''s. version counts changes of what chunks copy (title, published, language).';
+
+-- Name: COLUMN kb_articles.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_articles.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.id IS 'Its id, which settles ties: lower first.';
+
+-- Name: COLUMN kb_articles.external_ref; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.external_ref IS 'The application''s own name of it, unique in the organisation.';
+
+-- Name: COLUMN kb_articles.kind; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.kind IS 'Kind, for filters and quotas; see kb_source_kinds.';
+
+-- Name: COLUMN kb_articles.title; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.title IS 'Title; part of what every chunk is found by.';
+
+-- Name: COLUMN kb_articles.body; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.body IS 'The whole text, kept for the application; chunks are what is searched.';
+
+-- Name: COLUMN kb_articles.language; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.language IS 'Text search configuration in which its chunks are analysed; NULL: the organisation''s.';
+
+-- Name: COLUMN kb_articles.published; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.published IS 'Whether searches find it.';
+
+-- Name: COLUMN kb_articles.metadata; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.metadata IS 'A JSON object, for filters.';
+
+-- Name: COLUMN kb_articles.source_uri; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.source_uri IS 'Where it comes from; handed back.';
+
+-- Name: COLUMN kb_articles.content_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.content_sha256 IS 'What the application recognises its content by; see reserve_kb_articles_v1.';
+
+-- Name: COLUMN kb_articles.version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.version IS 'Counts the changes of what chunks copy; kept by a trigger.';
+
+-- Name: COLUMN kb_articles.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.created_at IS 'When the row was inserted.';
+
+-- Name: COLUMN kb_articles.updated_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.updated_at IS 'When the row was last changed; kept by a trigger.';
+
+-- Name: kb_embedding_cache; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_embedding_cache (
+    org_id bigint NOT NULL,
+    input_sha256 bytea NOT NULL,
+    space_id bigint NOT NULL,
+    role text NOT NULL,
+    embedding ext.vector NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_embedding_cache_role_check CHECK ((role = ANY (ARRAY['query'::text, 'passage'::text])))
+);
+ALTER TABLE ONLY kbsearch.kb_embedding_cache ALTER COLUMN embedding SET STORAGE PLAIN;
+
+-- Name: TABLE kb_embedding_cache; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_embedding_cache IS 'What a model answered, by the sha256 of the exact text that it was given, the embedding space and the role. An organisation''s own; of no meaning to searches. Rows may be deleted: their texts are then embedded again.';
+
+-- Name: COLUMN kb_embedding_cache.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_cache.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_embedding_cache.input_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_cache.input_sha256 IS 'The text, in kb_embedding_inputs.';
+
+-- Name: COLUMN kb_embedding_cache.space_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_cache.space_id IS 'The embedding space of the vector.';
+
+-- Name: COLUMN kb_embedding_cache.role; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_cache.role IS 'query or passage: what the model was told that the text is.';
+
+-- Name: COLUMN kb_embedding_cache.embedding; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_cache.embedding IS 'The vector, of the space''s dimensions.';
+
+-- Name: COLUMN kb_embedding_cache.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_cache.created_at IS 'When it was computed.';
+
+-- Name: attach_kb_cached_vectors_v1(bigint, bigint, jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_articles jsonb) RETURNS bigint
+    LANGUAGE sql
+    BEGIN ATOMIC
+ WITH attached AS (
+          INSERT INTO kbsearch.kb_article_embeddings (org_id, space_id, chunk_id, article_id, input_sha256, embedding)  SELECT attach_kb_cached_vectors_v1.p_org_id AS p_org_id,
+                     attach_kb_cached_vectors_v1.p_space_id AS p_space_id,
+                     c.id,
+                     c.article_id,
+                     k.input_sha256,
+                     k.embedding
+                    FROM ((((jsonb_to_recordset(attach_kb_cached_vectors_v1.p_articles) r(external_ref text, chunks jsonb)
+                      JOIN kbsearch.kb_articles a ON (((a.org_id = attach_kb_cached_vectors_v1.p_org_id) AND (a.external_ref = r.external_ref))))
+                      CROSS JOIN LATERAL jsonb_array_elements(r.chunks) WITH ORDINALITY e(chunk, n))
+                      JOIN kbsearch.kb_article_chunks c ON (((c.org_id = a.org_id) AND (c.article_id = a.id) AND (c.chunk_no = (e.n - 1)))))
+                      JOIN kbsearch.kb_embedding_cache k ON (((k.org_id = attach_kb_cached_vectors_v1.p_org_id) AND (k.input_sha256 = decode((e.chunk ->> 'input_sha256'::text), 'hex'::text)) AND (k.space_id = attach_kb_cached_vectors_v1.p_space_id) AND (k.role = 'passage'::text))))
+                   ORDER BY c.id
+           RETURNING 1 AS "?column?"
+         )
+  SELECT count(*) AS count
+    FROM attached;
+END;
+
+-- Name: FUNCTION attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_articles jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_articles jsonb) IS 'Gives the chunks that write_kb_articles_v1 has just written their vectors from the cache; returns how many got one.';
+
 -- Name: bm25_impact_v1(bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.bm25_impact_v1(p_term_count bigint, p_length bigint, p_reference_length bigint) RETURNS bigint
@@ -304,6 +902,66 @@ END;
 -- Name: FUNCTION bm25_impact_v1(p_term_count bigint, p_length bigint, p_reference_length bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.bm25_impact_v1(p_term_count bigint, p_length bigint, p_reference_length bigint) IS 'Impact of a lexeme in a chunk, 0 … 2200 (thousandths): BM25 without idf, k1 1.2, b 0.75 (Robertson and Zaragoza 2009). p_term_count: weighted occurrences, 1 … 255; p_length: occurrences in the chunk; p_reference_length: the organisation''s, in occurrences.';
+
+-- Name: build_kb_manifest_v1(text, jsonb, text, bigint[], bigint[], bigint[], bigint[], numeric, boolean, jsonb, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.build_kb_manifest_v1(p_query_text text, p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean, p_decision jsonb, p_chosen_ids bigint[]) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_top_k integer := (p_policy ->> 'top_k')::integer;
+    v_vector bigint[] := coalesce(p_vector_ids[:v_top_k], '{}');
+    v_keyword bigint[] := coalesce(p_keyword_ids[:v_top_k], '{}');
+    v_manifest jsonb := jsonb_build_object(
+        'manifest_version', 1,
+        'query_hash', kbsearch.hash_kb_text_v1(coalesce(p_query_text, '')),
+        'query_class', p_query_class,
+        'vector_ranking', to_jsonb(v_vector),
+        'vector_ranks', to_jsonb(coalesce(p_vector_ranks[:v_top_k], ARRAY(SELECT generate_series(1, cardinality(v_vector)::bigint)))),
+        'vector_ranking_hash', kbsearch.hash_kb_ranking_v1(v_vector),
+        'keyword_ranking', to_jsonb(v_keyword),
+        'keyword_ranks', to_jsonb(coalesce(p_keyword_ranks[:v_top_k], ARRAY(SELECT generate_series(1, cardinality(v_keyword)::bigint)))),
+        'keyword_ranking_hash', kbsearch.hash_kb_ranking_v1(v_keyword),
+        'chosen_ranking_hash', CASE WHEN p_decision ->> 'verdict' <> 'escalated' THEN kbsearch.hash_kb_ranking_v1(coalesce(p_chosen_ids[:v_top_k], '{}')) END,
+        'semantic_similarity_peak', CASE WHEN v_vector <> '{}' THEN round(p_similarity_peak, 6)::text END,
+        'policy', (p_policy ->> 'name') || '@' || (p_policy ->> 'version'),
+        'policy_parameters', kbsearch.write_kb_decimals_v1(p_policy - 'name' - 'version' - 'class_rules')
+        || jsonb_build_object('class_rules', (
+            SELECT coalesce(jsonb_object_agg(c.key, kbsearch.write_kb_decimals_v1(c.value)), '{}') FROM jsonb_each(p_policy -> 'class_rules') AS c (key, value)
+        )),
+        'exploratory', coalesce(p_exploratory, false),
+        'arbitration_rule_id', p_decision -> 'rule',
+        'disagreement_magnitude', p_decision -> 'disagreement',
+        'overlap', p_decision -> 'overlap',
+        'verdict', p_decision -> 'verdict',
+        'directive', p_decision -> 'directive'
+    );
+BEGIN
+    RETURN v_manifest || jsonb_build_object('manifest_digest', kbsearch.hash_kb_text_v1(kbsearch.canonicalize_kb_json_v1(v_manifest)));
+END
+$$;
+
+-- Name: FUNCTION build_kb_manifest_v1(p_query_text text, p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean, p_decision jsonb, p_chosen_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.build_kb_manifest_v1(p_query_text text, p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean, p_decision jsonb, p_chosen_ids bigint[]) IS 'The record of an arbitration: what was decided on, by which rules, and the verdict, so that anyone can decide again.
+
+Arguments:
+p_query_text: The question; only its hash is kept. NULL is the empty text.
+p_policy: As for arbitrate_kb_rankings_v1.
+p_query_class: As for arbitrate_kb_rankings_v1.
+p_vector_ids: As for arbitrate_kb_rankings_v1.
+p_vector_ranks: As for arbitrate_kb_rankings_v1.
+p_keyword_ids: As for arbitrate_kb_rankings_v1.
+p_keyword_ranks: As for arbitrate_kb_rankings_v1.
+p_similarity_peak: As for arbitrate_kb_rankings_v1.
+p_exploratory: As for arbitrate_kb_rankings_v1.
+p_decision: What arbitrate_kb_rankings_v1 gave for these arguments.
+p_chosen_ids: The ranking that follows from it, best first; the first top_k are used.
+
+Returns: {"manifest_version": 1, "query_hash", "query_class", "vector_ranking", "vector_ranks", "vector_ranking_hash", "keyword_ranking", "keyword_ranks", "keyword_ranking_hash", "chosen_ranking_hash", "semantic_similarity_peak", "policy", "policy_parameters", "exploratory", "arbitration_rule_id", "disagreement_magnitude", "overlap", "verdict", "directive", "manifest_digest"}. Rankings are the first top_k ids, their hashes are hash_kb_ranking_v1''s, decimals are strings. chosen_ranking_hash is null where the verdict is escalated, the peak without a vector leg. manifest_digest: sha256 of all the rest in canonical JSON (RFC 8785).
+
+Errors: none of its own.';
 
 -- Name: calibrate_kb_corpus_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -340,6 +998,155 @@ p_org_id: The organisation.
 Returns: the reference_length, in words.
 
 Errors: KBORG; KBIDX outside READ COMMITTED.';
+
+-- Name: canonicalize_kb_json_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.canonicalize_kb_json_v1(p_value jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+DECLARE
+    v_type text := jsonb_typeof(p_value);
+    v_is_high boolean := v_type = 'object' AND p_value::text COLLATE "C" ~ '[\uE000-\uFFFF]';
+BEGIN
+    IF v_type = 'object' THEN
+        RETURN (
+            SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || CASE
+                WHEN jsonb_typeof(m.value) IN ('string', 'boolean', 'null') THEN m.value::text
+                ELSE kbsearch.canonicalize_kb_json_v1(m.value)
+            END, ',' ORDER BY CASE
+                -- in UTF-16 the characters beyond U+FFFF stand before U+E000 … U+FFFF
+                WHEN v_is_high THEN ARRAY(
+                    SELECT ascii(c.letter) + CASE WHEN ascii(c.letter) BETWEEN 57344 AND 65535 THEN 2000000 ELSE 0 END
+                    FROM string_to_table(m.key, NULL) WITH ORDINALITY AS c (letter, n)
+                    ORDER BY c.n
+                )
+            END, m.key COLLATE "C"), '') || '}'
+            FROM jsonb_each(p_value) AS m (key, value)
+        );
+    ELSIF v_type = 'array' THEN
+        RETURN (
+            SELECT '[' || coalesce(string_agg(CASE
+                WHEN jsonb_typeof(e.value) IN ('string', 'boolean', 'null') OR e.value::text ~ '^[0-9]{1,15}$' THEN e.value::text
+                ELSE kbsearch.canonicalize_kb_json_v1(e.value)
+            END, ',' ORDER BY e.n), '') || ']'
+            FROM jsonb_array_elements(p_value) WITH ORDINALITY AS e (value, n)
+        );
+    ELSIF v_type = 'number' AND (p_value::text !~ '^-?[0-9]{1,16}$' OR abs(p_value::text::numeric) > 9007199254740991) THEN
+        RAISE EXCEPTION 'the number % has no place in canonical JSON', left(p_value::text, 100)
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('number', left(p_value::text, 100))::text,
+                HINT = 'Whole numbers of at most 2^53 - 1 are numbers; write others as strings.';
+    END IF;
+    RETURN p_value::text;
+END
+$_$;
+
+-- Name: FUNCTION canonicalize_kb_json_v1(p_value jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.canonicalize_kb_json_v1(p_value jsonb) IS 'The one way to write a JSON value (RFC 8785, JSON Canonicalization Scheme): no blanks, keys sorted by their UTF-16 code units.
+
+Arguments:
+p_value: Strings, booleans, null, whole numbers of at most 2^53 - 1, arrays and objects of these.
+
+Returns: the text; NULL for NULL.
+
+Errors: KBARB (another number: a decimal is written as a string).';
+
+-- Name: classify_kb_query_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.classify_kb_query_v1(p_query_text text) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $_$
+DECLARE
+    -- a word that stands at the beginning of questions, and hardly anywhere else
+    c_first constant text COLLATE "C" := ' '
+        'what whats who whom whose which when where why how hows was wer wen wem wessen welche welcher welches welchen welchem wann wo woher wohin '
+        'warum wieso weshalb wie womit wofur wozu woruber quoi qui que qu quel quelle quels quelles quand ou pourquoi combien lequel laquelle est-ce '
+        'quien quienes cual cuales cuando donde como cuanto cuanta cuantos cuantas porque perche quale quali cosa quanto quanti quante quem qual '
+        'quais onde wat welke welk wanneer waar waarom hoe hoeveel vad vem vilken vilket vilka nar varfor hur hvad hvem hvilken hvilket hvilke '
+        'hvornar hvor hvorfor hvordan hva mika mita kuka milloin missa mista mihin miksi miten kuinka kto jaki jaka jakie ktory ktora ktore kiedy '
+        'gdzie skad dlaczego jak ile czy kdo jaky jake kdy kde kolik что кто какои какая какое какие когда где куда откуда почему зачем как сколько '
+        'чеи що хто якии яка яке які коли де звідки чому як скільки чи hangi nerede nereye neden nicin niye nasil kac τι ποιοσ ποια ποιο ποτε που πωσ '
+        'γιατι ποσο ποσα ما ماذا متى أين كيف لماذا هل كم מה מי איך למה מדוע מתי איפה האם כמה چه چرا چگونه کجا آیا چطور apa siapa kapan mengapa kenapa '
+        'bagaimana berapa ';
+    -- one that does so in longer questions
+    c_first_of_four constant text COLLATE "C" := ' '
+        'is are am was were do does did can could should would will shall may might must has have had isn don doesn ist sind kann konnen darf muss '
+        'soll hat haben gibt comment peut-on puis-je puedo puede hay posso puo come dove chi co ne kim var proc ';
+    c_last_of_three constant text COLLATE "C" := ' mi mu gi nao sao khong ';
+    c_anywhere constant text COLLATE "C" := ' क्या कैसे क्यों कब कहाँ कौन कितना कितने कितनी কি কী কেন কিভাবে কীভাবে কোথায় কখন ';
+    v_text text COLLATE "C" := translate(
+        kbsearch.fold_kb_text_v1(regexp_replace(coalesce(p_query_text, '') COLLATE "C", '(^|[[:space:]])[\u2010-\u2015\u2212]+', '\1', 'g')),
+        U&'\201C\201D\201E\201F\00AB\00BB\0660\0661\0662\0663\0664\0665\0666\0667\0668\0669\06F0\06F1\06F2\06F3\06F4\06F5\06F6\06F7\06F8\06F9\0966\0967\0968\0969\096A\096B\096C\096D\096E\096F',
+        '""""""012345678901234567890123456789'
+    );
+    v_words text[] COLLATE "C";
+    v_count numeric;
+    v_identifiers bigint;
+BEGIN
+    IF strpos(v_text, '"') > 0 AND v_text ~ '(^|[^-])"[^"]*[^\u0001-\u002F\u003A-\u0040\u005B-\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF][^"]*"' THEN
+        RETURN 'quoted';
+    END IF;
+    -- joiners at the ends join nothing; what a minus excludes is not asked for
+    v_words := ARRAY(
+        SELECT w.word
+        FROM (
+            SELECT btrim(r.run, '-_./@:+#&') AS word, r.n
+            FROM string_to_table(regexp_replace(v_text, '[\u0001-\u0022\u0024\u0025\u0027-\u002A\u002C\u003B-\u003F\u005B-\u005E\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]+', ' ', 'g'), ' ') WITH ORDINALITY AS r (run, n)
+            WHERE r.run <> '' AND r.run !~~ '-%'
+        ) AS w
+        WHERE w.word <> ''
+        ORDER BY w.n
+    );
+    IF v_words = '{}' THEN
+        RETURN 'empty';
+    END IF;
+    SELECT
+        sum(CASE
+            WHEN w.word ~ '^[\u0E00-\u0EFF\u1000-\u109F\u1780-\u17FF]' THEN ceil(char_length(w.word) / 4.0)
+            WHEN w.word ~ '^[\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u312F\u31A0-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]'
+                THEN ceil(char_length(w.word) / 2.0)
+            ELSE 1
+        END),
+        count(*) FILTER (WHERE CASE
+            WHEN w.word ~ '[_@]' THEN true
+            -- a dot or a colon between names, a path, an address
+            WHEN w.word ~ '[^\u0001-\u002F\u003A-\u0040\u005B-\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]{2}[.][^.]*[^\u0001-\u002F\u003A-\u0040\u005B-\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]{2}|[^0-9]:+[^0-9]' AND w.word !~ '^[0-9.,:/+-]+$' THEN true
+            -- a number with its unit or ending
+            WHEN w.word ~ '^[0-9]+([.,/-][0-9]+)*-?[a-z\u00B5\u03BC]{1,3}$' THEN false
+            WHEN w.word ~ '[0-9]' AND w.word ~ '[a-z\u03B1-\u03C9\u0430-\u045F]' THEN char_length(translate(w.word, '-_./@:+#&', '')) >= 4
+            WHEN w.word ~ '^[0-9./:+-]+$' THEN char_length(translate(w.word, './:+-', '')) >= 5
+            ELSE false
+        END)
+    INTO v_count, v_identifiers
+    FROM unnest(v_words) AS w (word);
+    RETURN CASE
+        WHEN v_count >= 2 AND strpos(c_first, ' ' || v_words[1] || ' ') > 0 THEN 'question'
+        WHEN v_identifiers * 2 >= cardinality(v_words) THEN 'identifier'
+        WHEN v_count >= 8
+            OR v_text ~ '[?\u055E\u061F\u1367]["'')\]]*([[:space:]]|$)|\u00BF' OR strpos(p_query_text COLLATE "C", U&'\037E') > 0
+            OR v_text ~ '什么|什麼|怎么|怎麼|怎样|怎樣|如何|哪|谁|誰|几个|多少|吗|嗎|呢|是否|何时|何時|なぜ|どう|どこ|いつ|だれ|どの|どれ|いくら|ですか|ますか|何を|何が|何の|何か|무엇|어떻게|왜|언제|어디|누가|누구|얼마|อะไร|อย่างไร|ยังไง|ทําไม|ที่ไหน|เมื่อไร|เมื่อไหร่|ใคร|ไหม|หรือไม่|เท่าไร|เท่าไหร่|(\uAE4C|\uAC00\uC694|\uB098\uC694|\u304B)$'
+            OR (v_count >= 4 AND strpos(c_first_of_four, ' ' || v_words[1] || ' ') > 0)
+            OR (v_count >= 3 AND strpos(c_last_of_three, ' ' || v_words[cardinality(v_words)] || ' ') > 0)
+            OR EXISTS (SELECT FROM unnest(v_words) AS w (word) WHERE strpos(c_anywhere, ' ' || w.word || ' ') > 0)
+            THEN 'question'
+        ELSE 'keywords'
+    END;
+END
+$_$;
+
+-- Name: FUNCTION classify_kb_query_v1(p_query_text text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.classify_kb_query_v1(p_query_text text) IS 'The class of a question, by which an arbitration policy may have rules of its own. Depends on nothing but the text.
+
+Arguments:
+p_query_text: The question.
+
+Returns: the first that holds. quoted: it has a phrase in quotation marks. empty: it has no word. question: it begins with a question word and has another word. identifier: at least half of its words are identifiers: letters with digits, 4 or more of them (but not a number with an ending of up to 3 letters, as in 500mg); numbers of 5 or more digits; names joined by _, @, a dot or a colon. question: it ends in a question mark, has 8 words or more, or is built like a question in one of some 25 languages (a verb first and 4 words or more, a particle at its end or within). Else keywords. In scripts without spaces two characters count as a word, in those of Thai, Lao, Khmer and Burmese four.
+
+Errors: none.';
 
 -- Name: close_kb_search_v1(bigint, uuid); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -452,56 +1259,6 @@ END;
 
 COMMENT ON FUNCTION kbsearch.count_kb_documents_v1(p_org_id bigint, p_lexemes text[]) IS 'Document frequencies: for each of the lexemes that the organisation''s searchable chunks have or had, the number of chunks with it.';
 
--- Name: kb_article_embeddings; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.kb_article_embeddings (
-    org_id bigint NOT NULL,
-    space_id bigint NOT NULL,
-    chunk_id bigint NOT NULL,
-    article_id bigint NOT NULL,
-    searchable boolean DEFAULT false NOT NULL,
-    has_direction boolean GENERATED ALWAYS AS (((ext.vector_norm(embedding) >= (0.000000000000001)::double precision) AND (ext.vector_norm(embedding) <= ('1000000000000000'::numeric)::double precision))) STORED NOT NULL,
-    input_sha256 bytea,
-    embedding ext.vector NOT NULL
-);
-ALTER TABLE ONLY kbsearch.kb_article_embeddings ALTER COLUMN embedding SET STORAGE PLAIN;
-
--- Name: TABLE kb_article_embeddings; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.kb_article_embeddings IS 'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable is filled by a trigger; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
-
--- Name: COLUMN kb_article_embeddings.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_embeddings.org_id IS 'The organisation; never changed.';
-
--- Name: COLUMN kb_article_embeddings.space_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_embeddings.space_id IS 'The embedding space of the vector.';
-
--- Name: COLUMN kb_article_embeddings.chunk_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_embeddings.chunk_id IS 'The chunk that it stands for.';
-
--- Name: COLUMN kb_article_embeddings.article_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_embeddings.article_id IS 'The chunk''s article.';
-
--- Name: COLUMN kb_article_embeddings.searchable; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_embeddings.searchable IS 'Filled by a trigger: whether the article is published.';
-
--- Name: COLUMN kb_article_embeddings.has_direction; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_embeddings.has_direction IS 'Generated: false for the zero vector and for norms outside 1e-15 … 1e15, where cosine means nothing.';
-
--- Name: COLUMN kb_article_embeddings.input_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_embeddings.input_sha256 IS 'sha256 of the exact text that was handed to the model; NULL where not known.';
-
--- Name: COLUMN kb_article_embeddings.embedding; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_embeddings.embedding IS 'The vector, of the space''s dimensions.';
-
 -- Name: count_kb_embeddings_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) RETURNS TABLE(embedded bigint, without_direction bigint)
@@ -565,15 +1322,115 @@ END;
 
 COMMENT ON FUNCTION kbsearch.count_kb_lost_languages_v1(p_org_id bigint) IS 'How many languages of an organisation''s searchable chunks are text search configurations that do not exist any more under that name.';
 
--- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer, jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: digest_kb_chunk_v1(text, text, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25'::text, p_vector_weight double precision DEFAULT 0.5, p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60, p_kind_quota jsonb DEFAULT NULL::jsonb) RETURNS text
+CREATE FUNCTION kbsearch.digest_kb_chunk_v1(p_title text, p_heading text, p_content text) RETURNS bytea
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT substr(sha256(convert_to(((((COALESCE(p_title, ''::text) || chr(31)) || COALESCE(p_heading, ''::text)) || chr(31)) || COALESCE(p_content, ''::text)), 'UTF8'::name)), 1, 8) AS substr;
+END;
+
+-- Name: FUNCTION digest_kb_chunk_v1(p_title text, p_heading text, p_content text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.digest_kb_chunk_v1(p_title text, p_heading text, p_content text) IS 'The first 8 bytes of the sha256 of all that a model can be given of a chunk: whether a vector is of what the chunk says now.';
+
+-- Name: count_kb_space_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.count_kb_space_v1(p_org_id bigint, p_space_id bigint) RETURNS TABLE(embedded bigint, lacking bigint, stale bigint, without_direction bigint)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT count(e.chunk_id) AS count,
+     count(*) FILTER (WHERE ((e.chunk_id IS NULL) AND ((concat(c.title, c.heading, c.content) COLLATE "C") ~ '[^\u0001-\u0020\u007F-\u00A0\u1680\u2000-\u200B\u2028\u2029\u202F\u205F\u3000\uFEFF]'::text))) AS count,
+     count(*) FILTER (WHERE (e.chunk_digest <> kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content))) AS count,
+     count(*) FILTER (WHERE (NOT e.has_direction)) AS count
+    FROM (kbsearch.kb_article_chunks c
+      LEFT JOIN kbsearch.kb_article_embeddings e ON (((e.org_id = c.org_id) AND (e.article_id = c.article_id) AND (e.chunk_id = c.id) AND (e.space_id = count_kb_space_v1.p_space_id))))
+   WHERE ((c.org_id = count_kb_space_v1.p_org_id) AND c.searchable);
+END;
+
+-- Name: FUNCTION count_kb_space_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.count_kb_space_v1(p_org_id bigint, p_space_id bigint) IS 'Of an organisation''s searchable chunks: how many have a vector in the space; how many with something to embed have none; how many have one of another content than they have now; how many have one without a direction.';
+
+-- Name: create_kb_arbitration_policy_v1(bigint, text, integer, numeric, numeric, numeric, text, text, text, boolean, numeric, numeric, numeric, jsonb, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.create_kb_arbitration_policy_v1(p_org_id bigint, p_name text, p_top_k integer DEFAULT 5, p_penalty numeric DEFAULT 0.5, p_max_disagreement numeric DEFAULT 0.3, p_similarity_threshold numeric DEFAULT 0.85, p_moderate_rule text DEFAULT 'fuse'::text, p_severe_rule text DEFAULT 'fuse'::text, p_advisory_leg text DEFAULT NULL::text, p_calibrated boolean DEFAULT false, p_vector_weight numeric DEFAULT 0.5, p_keyword_weight numeric DEFAULT 0.5, p_privilege numeric DEFAULT 1, p_class_rules jsonb DEFAULT '{}'::jsonb, p_description text DEFAULT ''::text) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_fault text;
+    v_version integer;
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    v_fault := CASE
+        WHEN EXISTS (SELECT FROM kbsearch.kb_builtin_policies AS b WHERE b.name = p_name) THEN 'the name is a built-in policy''s'
+        WHEN p_description IS NULL THEN 'the description is NULL'
+        ELSE kbsearch.find_kb_policy_fault_v1(
+            jsonb_build_object(
+                'name', p_name, 'version', 1, 'top_k', p_top_k, 'penalty', p_penalty, 'max_disagreement', p_max_disagreement,
+                'similarity_threshold', p_similarity_threshold, 'moderate_rule', p_moderate_rule, 'severe_rule', p_severe_rule,
+                'advisory_leg', p_advisory_leg, 'calibrated', p_calibrated, 'vector_weight', p_vector_weight, 'keyword_weight', p_keyword_weight,
+                'privilege', p_privilege, 'class_rules', p_class_rules
+            ), false
+        )
+    END;
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION 'the arbitration policy cannot be made: %', v_fault
+            USING ERRCODE = 'KBPOL', DETAIL = jsonb_build_object('org_id', p_org_id, 'name', p_name, 'problem', v_fault)::text,
+                HINT = 'For instance: p_name => ''mine'', p_severe_rule => ''apply_rule'', p_class_rules => ''{"identifier": {"advisory_leg": "vector"}}''.';
+    END IF;
+    PERFORM FROM kbsearch.organizations AS o WHERE o.id = p_org_id FOR NO KEY UPDATE;
+    SELECT coalesce(max(r.version), 0) + 1 INTO v_version FROM kbsearch.kb_arbitration_policies AS r WHERE r.org_id = p_org_id AND r.name = p_name;
+    INSERT INTO kbsearch.kb_arbitration_policies (
+        org_id, name, version, top_k, penalty, max_disagreement, similarity_threshold, moderate_rule, severe_rule, advisory_leg, calibrated,
+        vector_weight, keyword_weight, privilege, class_rules, description
+    ) VALUES (
+        p_org_id, p_name, v_version, p_top_k, p_penalty, p_max_disagreement, p_similarity_threshold, p_moderate_rule, p_severe_rule, p_advisory_leg,
+        p_calibrated, p_vector_weight, p_keyword_weight, p_privilege, p_class_rules, p_description
+    );
+    RETURN p_name || '@' || v_version;
+END
+$$;
+
+-- Name: FUNCTION create_kb_arbitration_policy_v1(p_org_id bigint, p_name text, p_top_k integer, p_penalty numeric, p_max_disagreement numeric, p_similarity_threshold numeric, p_moderate_rule text, p_severe_rule text, p_advisory_leg text, p_calibrated boolean, p_vector_weight numeric, p_keyword_weight numeric, p_privilege numeric, p_class_rules jsonb, p_description text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.create_kb_arbitration_policy_v1(p_org_id bigint, p_name text, p_top_k integer, p_penalty numeric, p_max_disagreement numeric, p_similarity_threshold numeric, p_moderate_rule text, p_severe_rule text, p_advisory_leg text, p_calibrated boolean, p_vector_weight numeric, p_keyword_weight numeric, p_privilege numeric, p_class_rules jsonb, p_description text) IS 'Makes the next version of an organisation''s arbitration policy. Rows never change, and no search uses it until it is asked for.
+
+Arguments:
+p_org_id: The organisation that it is for.
+p_name: Name: 1 to 63 of a-z, 0-9 and _, a letter first; not a built-in policy''s.
+p_top_k: How many of the best articles of each leg are compared, 1 … 100.
+p_penalty: What a pair counts that one ranking orders and the other leaves undecided, 0 … 1.
+p_max_disagreement: Limit, 0 … 1: over it the severe rule decides, up to it the moderate one.
+p_similarity_threshold: Cosine, -1 … 1: apply_rule trusts the vector leg where the best similarity reaches it, else the keyword leg.
+p_moderate_rule: fuse or apply_rule.
+p_severe_rule: apply_rule, escalate or fuse.
+p_advisory_leg: vector or keyword: the leg that never decides; NULL: none.
+p_calibrated: Whether the legs are known to converge; they are then always fused.
+p_vector_weight: Weight of the vector leg where the legs are fused, 0 … 1; both weights add up to 1.
+p_keyword_weight: Weight of the keyword leg where the legs are fused, 0 … 1.
+p_privilege: Weight of a leg that is trusted before the other, 0.5 … 1; 1: its ranking alone.
+p_class_rules: {"class": {…}}: what is different for a class of classify_kb_query_v1, by the names of the arguments from p_max_disagreement on, without p_.
+p_description: For people.
+
+Returns: name@version.
+
+Errors: KBORG, KBPOL.';
+
+-- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer, jsonb, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25'::text, p_vector_weight double precision DEFAULT 0.5, p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60, p_kind_quota jsonb DEFAULT NULL::jsonb, p_policy text DEFAULT NULL::text) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $_$
 DECLARE
     v_problem text;
     v_version integer;
+    v_policy text;
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
@@ -582,13 +1439,16 @@ BEGIN
     v_problem := CASE
         WHEN p_name IS NULL OR p_name !~ '^[a-z][a-z0-9_]{0,62}$' THEN 'the name is not 1 to 63 of a-z, 0-9 and _, a letter first'
         WHEN EXISTS (SELECT FROM kbsearch.kb_builtin_profiles AS b WHERE b.name = p_name) THEN 'the name is a built-in profile''s'
-        WHEN coalesce(p_fusion, '') NOT IN ('weighted', 'rrf', 'vector', 'keyword') THEN 'the fusion is not weighted, rrf, vector or keyword'
+        WHEN coalesce(p_fusion, '') NOT IN ('weighted', 'rrf', 'vector', 'keyword', 'arbitrate') THEN 'the fusion is not weighted, rrf, vector, keyword or arbitrate'
         WHEN coalesce(p_scorer, '') NOT IN ('bm25', 'term_count') THEN 'the scorer is not bm25 or term_count'
         WHEN p_vector_weight IS NULL OR p_keyword_weight IS NULL OR NOT (p_vector_weight BETWEEN 0 AND 1 AND p_keyword_weight BETWEEN 0 AND 1)
             THEN 'a weight is not from 0 to 1'
         WHEN p_fusion = 'weighted' AND p_vector_weight + p_keyword_weight <> 1 THEN 'the weights do not add up to 1'
         WHEN p_fusion = 'rrf' AND (p_vector_weight = 0 OR p_keyword_weight = 0) THEN 'a weight is 0'
         WHEN p_rrf_k IS NULL OR p_rrf_k NOT BETWEEN 1 AND 10000 THEN 'rrf_k is not from 1 to 10000'
+        WHEN p_fusion = 'arbitrate' AND kbsearch.resolve_kb_policy_v1(p_org_id, p_policy) IS NULL
+            THEN format('there is no arbitration policy %s', coalesce(quote_literal(p_policy), 'NULL'))
+        WHEN p_fusion <> 'arbitrate' AND p_policy IS NOT NULL THEN 'a policy is for the fusion arbitrate'
         WHEN NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN 'the quota is not an object of whole numbers from 0 to 999999999'
     END;
     IF v_problem IS NOT NULL THEN
@@ -596,27 +1456,29 @@ BEGIN
             USING ERRCODE = 'KBPRF', DETAIL = jsonb_build_object('org_id', p_org_id, 'name', p_name, 'problem', v_problem)::text,
                 HINT = 'For instance: p_name => ''mine'', p_fusion => ''weighted'', p_vector_weight => 0.7, p_keyword_weight => 0.3.';
     END IF;
+    v_policy := split_part(p_policy, '@', 1) || '@' || coalesce(nullif(split_part(p_policy, '@', 2), ''), '1');
     PERFORM FROM kbsearch.organizations AS o WHERE o.id = p_org_id FOR NO KEY UPDATE;
     SELECT coalesce(max(r.version), 0) + 1 INTO v_version FROM kbsearch.kb_ranking_profiles AS r WHERE r.org_id = p_org_id AND r.name = p_name;
-    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota)
-    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k, p_kind_quota);
+    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy)
+    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k, p_kind_quota, v_policy);
     RETURN p_name || '@' || v_version;
 END
 $_$;
 
--- Name: FUNCTION create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb) IS 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
+COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text) IS 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
 
 Arguments:
 p_org_id: The organisation that it is for.
 p_name: Name: 1 to 63 of a-z, 0-9 and _, a letter first; not a built-in profile''s.
-p_fusion: weighted, rrf, vector or keyword.
+p_fusion: weighted, rrf, vector, keyword or arbitrate.
 p_scorer: Keyword scorer: bm25, or term_count (a point for every distinct word of the question in the chunk).
 p_vector_weight: Weight of the vector leg, 0 … 1; for weighted both add up to 1; for rrf neither is 0.
 p_keyword_weight: Weight of the keyword leg, 0 … 1.
 p_rrf_k: The k of rrf''s weight / (k + rank), 1 … 10000.
 p_kind_quota: Quota of searches that give none: {"kind": most articles, "*": of kinds not named}. NULL: no quota.
+p_policy: Arbitration policy, name@version, a bare name is version 1; for arbitrate, and for nothing else. It has the weights.
 
 Returns: name@version.
 
@@ -764,6 +1626,56 @@ END;
 
 COMMENT ON FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding ext.vector) IS '32 hexadecimal digits that stand for everything in a request that decides its ranking: a cursor of another request is refused by it.';
 
+-- Name: drop_kb_space_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.drop_kb_space_v1(p_org_id bigint, p_space_id bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_active bigint;
+    v_dropped bigint;
+BEGIN
+    -- so that nobody activates the space meanwhile
+    SELECT o.active_space_id INTO v_active FROM kbsearch.organizations AS o WHERE o.id = p_org_id FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    IF p_space_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = p_space_id) THEN
+        RAISE EXCEPTION 'there is no embedding space %', coalesce(p_space_id::text, 'NULL')
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', p_space_id)::text,
+                HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces.';
+    END IF;
+    IF v_active = p_space_id THEN
+        RAISE EXCEPTION 'searches of organisation % use embedding space %', p_org_id, p_space_id
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', p_space_id)::text,
+                HINT = 'Activate another space first: activate_kb_space_v1.';
+    END IF;
+    DELETE FROM kbsearch.kb_article_embeddings AS e WHERE e.org_id = p_org_id AND e.space_id = p_space_id;
+    GET DIAGNOSTICS v_dropped = ROW_COUNT;
+    DELETE FROM kbsearch.kb_embedding_cache AS k WHERE k.org_id = p_org_id AND k.space_id = p_space_id;
+    DELETE FROM kbsearch.kb_embedding_counts AS n WHERE n.org_id = p_org_id AND n.space_id = p_space_id;
+    DELETE FROM kbsearch.kb_embedding_inputs AS i
+    WHERE
+        i.org_id = p_org_id
+        AND NOT EXISTS (SELECT FROM kbsearch.kb_embedding_cache AS k WHERE k.org_id = i.org_id AND k.input_sha256 = i.input_sha256);
+    RETURN v_dropped;
+END
+$$;
+
+-- Name: FUNCTION drop_kb_space_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.drop_kb_space_v1(p_org_id bigint, p_space_id bigint) IS 'Deletes an organisation''s vectors of an embedding space that its searches do not use, with what its cache has of it. The row of kb_embedding_spaces, which is everybody''s, stays.
+
+Arguments:
+p_org_id: The organisation.
+p_space_id: The space.
+
+Returns: the number of chunks that had a vector in it.
+
+Errors: KBORG; KBSPC: there is no such space, or searches use it.';
+
 -- Name: escape_kb_html_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.escape_kb_html_v1(p_text text) RETURNS text
@@ -804,6 +1716,7 @@ BEGIN
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id,
         p_exploratory, p_language, false
     );
+    v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
     SELECT a.id, a.kind, a.title, a.external_ref, a.published INTO v_article FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.id = p_article_id;
     v_quota := coalesce((v_plan.kind_quota ->> v_article.kind)::bigint, (v_plan.kind_quota ->> '*')::bigint);
     SELECT jsonb_agg(jsonb_build_object('shape', f.shape, 'text', o.given) ORDER BY f.n) INTO v_operators
@@ -908,7 +1821,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 
 Returns:
@@ -920,7 +1833,7 @@ by: Of filtered: kinds or metadata; of excluded: the phrases that it lacks and t
 place: Of ranked: its place, with score, on_page, gap_to_page (how much more the last article of the page has, null where it is not after the page), tied_with, settled_by_identity, tied_article_ids and matches as in explain_kb_search_v1.
 score: Of below_floor, outside_quota and ranked: its score; with min_score, or with kind, quota, place_in_kind and is_tie_cut.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
 
 -- Name: explain_kb_candidates_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -940,6 +1853,7 @@ BEGIN
         p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory,
         p_language, false
     );
+    v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
     RETURN QUERY
     SELECT
         c.kind, c.place_in_kind, c.article_id, CASE WHEN coalesce(k.inspectable, true) THEN c.chunk_id END, a.title, a.external_ref,
@@ -965,7 +1879,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 
 Columns:
@@ -983,7 +1897,7 @@ tied_in_kind: Number of other candidates of its kind of equal score.
 is_tie_cut: Whether the quota cuts through the tie it is in, so that ids alone decided which of them were kept.
 tied_with: Number of other candidates of equal score, of any kind.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC.';
 
 -- Name: explain_kb_search_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1003,6 +1917,7 @@ BEGIN
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id,
         p_exploratory, p_language, false
     );
+    v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
     RETURN QUERY
     WITH page AS MATERIALIZED (
         SELECT
@@ -1066,7 +1981,7 @@ BEGIN
         p.tied_with > 0,
         p.tied_article_ids,
         kbsearch.say_kb_place_v1(p.vector_rank, p.vector_part, p.keyword_rank, p.keyword_part, p.matches, p.other_chunk_count, p.tied_with),
-        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || p.score || ' ' || p.article_id)
+        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id)
     FROM parts AS p
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = p.kind
@@ -1091,7 +2006,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 
 Columns:
@@ -1119,7 +2034,7 @@ tied_article_ids: Those it ties with, ascending, at most 100 of them.
 explanation: The same in words.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
 
 -- Name: fetch_kb_page_v1(bigint, uuid, bigint, bigint, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1267,6 +2182,98 @@ legs: As search_kb_hybrid_page_v1 has it, of the time of the ranking.
 
 Errors: KBORG, KBLIM, KBSNP, KBCUR.';
 
+-- Name: find_kb_class_fault_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_class_fault_v1(p_class_rules jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_class text;
+    v_rules jsonb;
+    v_fault text;
+BEGIN
+    IF p_class_rules = '{}' THEN
+        RETURN NULL;
+    END IF;
+    IF p_class_rules IS NULL OR jsonb_typeof(p_class_rules) <> 'object' THEN
+        RETURN 'class_rules is not a JSON object';
+    END IF;
+    FOR v_class, v_rules IN SELECT g.key, g.value FROM jsonb_each(p_class_rules) AS g (key, value) ORDER BY g.key COLLATE "C" LOOP
+        v_fault := CASE
+            WHEN v_class NOT IN ('identifier', 'quoted', 'keywords', 'question', 'empty') THEN 'there is no such class'
+            ELSE kbsearch.find_kb_policy_fault_v1(v_rules, true)
+        END;
+        IF v_fault IS NOT NULL THEN
+            RETURN format('class_rules of %I: %s', v_class, v_fault);
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+
+-- Name: FUNCTION find_kb_class_fault_v1(p_class_rules jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_class_fault_v1(p_class_rules jsonb) IS 'What is wrong with the rules by query class of an arbitration policy; NULL where nothing is.';
+
+-- Name: find_kb_manifest_fault_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_manifest_fault_v1(p_manifest jsonb) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+DECLARE
+    v_fault text;
+BEGIN
+    IF p_manifest IS NULL OR jsonb_typeof(p_manifest) <> 'object' THEN
+        RETURN 'the manifest is not a JSON object';
+    ELSIF p_manifest -> 'manifest_version' IS DISTINCT FROM '1' THEN
+        RETURN 'the manifest is of another version';
+    END IF;
+    SELECT min(CASE
+        WHEN s.pattern IS NULL THEN format('there is no %I in a manifest', coalesce(s.name, m.key))
+        WHEN m.key IS NULL THEN format('%I is missing', s.name)
+        WHEN jsonb_typeof(m.value) <> ALL (s.types) OR m.value::text !~ s.pattern THEN format('%I is not what it should be', s.name)
+    END COLLATE "C")
+    INTO v_fault
+    FROM jsonb_each(p_manifest) AS m (key, value)
+    FULL JOIN (
+        VALUES
+        ('manifest_version', ARRAY['number'], '^1$'),
+        ('query_hash', ARRAY['string'], '^"[0-9a-f]{64}"$'),
+        ('query_class', ARRAY['string'], '^"(identifier|quoted|keywords|question|empty)"$'),
+        ('vector_ranking', ARRAY['array'], '^\[([0-9]{1,16}(, [0-9]{1,16}){0,99})?\]$'),
+        ('vector_ranks', ARRAY['array'], '^\[([0-9]{1,3}(, [0-9]{1,3}){0,99})?\]$'),
+        ('vector_ranking_hash', ARRAY['string'], '^"[0-9a-f]{64}"$'),
+        ('keyword_ranking', ARRAY['array'], '^\[([0-9]{1,16}(, [0-9]{1,16}){0,99})?\]$'),
+        ('keyword_ranks', ARRAY['array'], '^\[([0-9]{1,3}(, [0-9]{1,3}){0,99})?\]$'),
+        ('keyword_ranking_hash', ARRAY['string'], '^"[0-9a-f]{64}"$'),
+        ('chosen_ranking_hash', ARRAY['string', 'null'], '^("[0-9a-f]{64}"|null)$'),
+        ('semantic_similarity_peak', ARRAY['string', 'null'], '^("-?[01][.][0-9]{6}"|null)$'),
+        ('policy', ARRAY['string'], '^"[a-z][a-z0-9_]{0,62}@[1-9][0-9]{0,8}"$'),
+        ('policy_parameters', ARRAY['object'], ''),
+        ('exploratory', ARRAY['boolean'], ''),
+        ('arbitration_rule_id', ARRAY['string'], '^"[a-z_.]+(@[a-z]+)?"$'),
+        ('disagreement_magnitude', ARRAY['string', 'null'], '^("[01]([.][0-9]{1,12})?"|null)$'),
+        ('overlap', ARRAY['string', 'null'], '^("[01]([.][0-9]{1,12})?"|null)$'),
+        (
+            'verdict', ARRAY['string'],
+            '^"(rankings_agree|(vector|keyword)_(only|privileged)|escalated|(exploratory|calibrated)_fused|advisory|fused_within_limit)"$'
+        ),
+        ('directive', ARRAY['string'], ''),
+        ('manifest_digest', ARRAY['string'], '^"[0-9a-f]{64}"$')
+    ) AS s (name, types, pattern) ON s.name = m.key;
+    IF v_fault IS NULL AND kbsearch.hash_kb_text_v1(kbsearch.canonicalize_kb_json_v1(p_manifest - 'manifest_digest')) <> p_manifest ->> 'manifest_digest' THEN
+        v_fault := 'the digest is not the manifest''s';
+    END IF;
+    RETURN v_fault;
+END
+$_$;
+
+-- Name: FUNCTION find_kb_manifest_fault_v1(p_manifest jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_manifest_fault_v1(p_manifest jsonb) IS 'What is wrong with the form or the digest of a manifest; NULL where nothing is. Whether the decision is right is not looked at.';
+
 -- Name: find_kb_operators_v1(bigint, jsonb, regconfig[], text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[]) RETURNS TABLE(n integer, shape text, article_ids bigint[])
@@ -1296,87 +2303,6 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[]) IS 'For each phrase and exclusion of a question (numbered n, shape phrase or exclusion; operators of analyze_kb_question_v1) the articles that have it, each by a chunk in its own language.';
 
--- Name: kb_article_chunks; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.kb_article_chunks (
-    org_id bigint NOT NULL,
-    id bigint NOT NULL,
-    article_id bigint NOT NULL,
-    article_version integer DEFAULT 0 NOT NULL,
-    chunk_no integer DEFAULT 0 NOT NULL,
-    heading text,
-    content text DEFAULT ''::text NOT NULL,
-    title text,
-    language regconfig,
-    searchable boolean DEFAULT false NOT NULL,
-    lexemes text[] DEFAULT '{}'::text[] NOT NULL COLLATE pg_catalog."C",
-    term_counts smallint[] DEFAULT '{}'::smallint[] NOT NULL,
-    occurrence_count integer DEFAULT 0 NOT NULL,
-    phrase_text text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
-    CONSTRAINT kb_article_chunks_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint)))
-)
-WITH (toast_tuple_target='4080');
-
--- Name: TABLE kb_article_chunks; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
-
--- Name: COLUMN kb_article_chunks.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.org_id IS 'The organisation; never changed.';
-
--- Name: COLUMN kb_article_chunks.id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.id IS 'Its id; never changed. Of an article''s equally good chunks the lowest is shown.';
-
--- Name: COLUMN kb_article_chunks.article_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.article_id IS 'The article it is a passage of.';
-
--- Name: COLUMN kb_article_chunks.article_version; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.article_version IS 'Filled by a trigger: the article''s version.';
-
--- Name: COLUMN kb_article_chunks.chunk_no; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.chunk_no IS 'Its number within the article, by convention from 0.';
-
--- Name: COLUMN kb_article_chunks.heading; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.heading IS 'The heading it stands under; searched like its content.';
-
--- Name: COLUMN kb_article_chunks.content; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.content IS 'Its text: at most 262,144 bytes and 16,000 words.';
-
--- Name: COLUMN kb_article_chunks.title; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.title IS 'Filled by a trigger: the article''s title.';
-
--- Name: COLUMN kb_article_chunks.language; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.language IS 'Filled by a trigger: the language it is analysed in.';
-
--- Name: COLUMN kb_article_chunks.searchable; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.searchable IS 'Filled by a trigger: whether the article is published.';
-
--- Name: COLUMN kb_article_chunks.lexemes; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.lexemes IS 'Filled by a trigger: its distinct lexemes, in "C" order.';
-
--- Name: COLUMN kb_article_chunks.term_counts; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.term_counts IS 'Filled by a trigger: for each lexeme its weighted occurrences, 1 … 255.';
-
--- Name: COLUMN kb_article_chunks.occurrence_count; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.occurrence_count IS 'Filled by a trigger: its length in words that are no stop words.';
-
--- Name: COLUMN kb_article_chunks.phrase_text; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_article_chunks.phrase_text IS 'Filled by a trigger: its words in order, for phrases.';
-
 -- Name: find_kb_phrase_v1(bigint, regconfig, text, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]) RETURNS TABLE(article_id bigint)
@@ -1401,6 +2327,107 @@ END;
 -- Name: FUNCTION find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]) IS 'Articles with a searchable chunk of the language whose word sequence (title, heading or content) contains p_words, a phrase as in phrase_text. p_lexemes: its distinct lexemes, by which chunks are found; empty: all chunks are read.';
+
+-- Name: find_kb_policy_fault_v1(jsonb, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_policy_fault_v1(p_rules jsonb, p_of_class boolean) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+DECLARE
+    v_fault text;
+BEGIN
+    IF p_rules IS NULL OR jsonb_typeof(p_rules) <> 'object' THEN
+        RETURN 'the rules are not a JSON object';
+    END IF;
+    WITH rules AS (
+        SELECT
+            g.key AS name,
+            g.value,
+            g.value #>> '{}' AS written,
+            jsonb_typeof(g.value) IN ('number', 'string') AND g.value #>> '{}' ~ '^-?[0-9]{1,9}([.][0-9]{1,6}0*)?$' AS is_decimal,
+            g.key IN ('name', 'version', 'top_k', 'penalty', 'class_rules') AS is_of_policy
+        FROM jsonb_each(p_rules) AS g (key, value)
+    )
+    SELECT min(CASE
+        WHEN p_of_class AND r.is_of_policy THEN format('a class has no %I of its own', r.name)
+        WHEN r.name IN ('penalty', 'max_disagreement', 'vector_weight', 'keyword_weight') THEN
+            CASE WHEN NOT r.is_decimal OR r.written::numeric NOT BETWEEN 0 AND 1 THEN format('%I is not a decimal from 0 to 1 with at most 6 places', r.name) END
+        WHEN r.name = 'privilege' THEN
+            CASE WHEN NOT r.is_decimal OR r.written::numeric NOT BETWEEN 0.5 AND 1 THEN 'privilege is not a decimal from 0.5 to 1 with at most 6 places' END
+        WHEN r.name = 'similarity_threshold' THEN
+            CASE WHEN NOT r.is_decimal OR r.written::numeric NOT BETWEEN -1 AND 1 THEN 'similarity_threshold is not a decimal from -1 to 1 with at most 6 places' END
+        WHEN r.name = 'top_k' THEN
+            CASE WHEN jsonb_typeof(r.value) <> 'number' OR r.written !~ '^[0-9]{1,3}$' OR r.written::integer NOT BETWEEN 1 AND 100 THEN 'top_k is not a whole number from 1 to 100' END
+        WHEN r.name = 'version' THEN
+            CASE WHEN jsonb_typeof(r.value) <> 'number' OR r.written !~ '^[1-9][0-9]{0,8}$' THEN 'version is not a whole number from 1' END
+        WHEN r.name = 'name' THEN
+            CASE WHEN coalesce(r.written, '') !~ '^[a-z][a-z0-9_]{0,62}$' THEN 'the name is not 1 to 63 of a-z, 0-9 and _, a letter first' END
+        WHEN r.name = 'moderate_rule' THEN
+            CASE WHEN coalesce(r.written, '') NOT IN ('fuse', 'apply_rule') THEN 'moderate_rule is not fuse or apply_rule' END
+        WHEN r.name = 'severe_rule' THEN
+            CASE WHEN coalesce(r.written, '') NOT IN ('apply_rule', 'escalate', 'fuse') THEN 'severe_rule is not apply_rule, escalate or fuse' END
+        WHEN r.name = 'advisory_leg' THEN
+            CASE WHEN coalesce(r.written, 'vector') NOT IN ('vector', 'keyword') THEN 'advisory_leg is not vector, keyword or null' END
+        WHEN r.name = 'calibrated' THEN
+            CASE WHEN jsonb_typeof(r.value) <> 'boolean' THEN 'calibrated is not true or false' END
+        WHEN r.name = 'class_rules' THEN kbsearch.find_kb_class_fault_v1(r.value)
+        ELSE format('there is no rule %I', r.name)
+    END COLLATE "C")
+    INTO v_fault
+    FROM rules AS r;
+    RETURN CASE
+        WHEN v_fault IS NOT NULL THEN v_fault
+        WHEN NOT p_of_class AND NOT p_rules ?& ARRAY[
+            'name', 'version', 'top_k', 'penalty', 'max_disagreement', 'similarity_threshold', 'moderate_rule', 'severe_rule', 'advisory_leg', 'calibrated',
+            'vector_weight', 'keyword_weight', 'privilege', 'class_rules'
+        ] THEN 'a rule is missing'
+        WHEN p_rules ? 'vector_weight' <> (p_rules ? 'keyword_weight') THEN 'there is one weight without the other'
+        WHEN (p_rules ->> 'vector_weight')::numeric + (p_rules ->> 'keyword_weight')::numeric <> 1 THEN 'the weights do not add up to 1'
+    END;
+END
+$_$;
+
+-- Name: FUNCTION find_kb_policy_fault_v1(p_rules jsonb, p_of_class boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_policy_fault_v1(p_rules jsonb, p_of_class boolean) IS 'What is wrong with the rules of an arbitration policy or, p_of_class, with those that a query class has of its own; NULL where nothing is. Decimals are numbers or strings.';
+
+-- Name: find_kb_ranking_fault_v1(bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_ranking_fault_v1(p_ids bigint[], p_ranks bigint[]) RETURNS text
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_rank bigint := 1;
+BEGIN
+    IF array_ndims(p_ids) > 1 OR array_lower(p_ids, 1) <> 1 OR array_ndims(p_ranks) > 1 OR array_lower(p_ranks, 1) <> 1 THEN
+        RETURN 'a list is no plain array';
+    ELSIF cardinality(p_ids) > 1000 THEN
+        RETURN 'a list has more than 1000 ids';
+    ELSIF array_position(p_ids, NULL) IS NOT NULL THEN
+        RETURN 'an id is NULL';
+    ELSIF (SELECT count(DISTINCT u.id) FROM unnest(p_ids) AS u (id)) <> cardinality(p_ids) THEN
+        RETURN 'a list has an id twice';
+    ELSIF p_ranks IS NULL THEN
+        RETURN NULL;
+    ELSIF cardinality(p_ranks) <> coalesce(cardinality(p_ids), 0) THEN
+        RETURN 'a list has another number of ranks than of ids';
+    END IF;
+    FOR i IN 1 .. cardinality(p_ranks) LOOP
+        IF p_ranks[i] = i THEN
+            v_rank := i;
+        ELSIF p_ranks[i] IS DISTINCT FROM v_rank OR i = 1 THEN
+            RETURN 'the ranks are no competition ranks';
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+
+-- Name: FUNCTION find_kb_ranking_fault_v1(p_ids bigint[], p_ranks bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_ranking_fault_v1(p_ids bigint[], p_ranks bigint[]) IS 'What is wrong with a list of ids, best first, and their competition ranks (NULL: no ties); NULL where nothing is.';
 
 -- Name: rank_kb_legs_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1681,6 +2708,29 @@ END;
 
 COMMENT ON FUNCTION kbsearch.hash_kb_text_v1(p_text text) IS 'sha256 of the text in UTF-8, 64 hexadecimal digits.';
 
+-- Name: hash_kb_ranking_v1(bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.hash_kb_ranking_v1(p_ids bigint[]) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT
+         CASE
+             WHEN (array_position(p_ids, NULL::bigint) IS NULL) THEN kbsearch.hash_kb_text_v1(array_to_string(p_ids, chr(10)))
+             ELSE NULL::text
+         END AS "case";
+END;
+
+-- Name: FUNCTION hash_kb_ranking_v1(p_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.hash_kb_ranking_v1(p_ids bigint[]) IS 'Stands for a ranking.
+
+Arguments:
+p_ids: Ids, best first; {}: none.
+
+Returns: sha256 of the ids as ASCII decimals with a newline between two, 64 hexadecimal digits. NULL where the list or an id is.
+
+Errors: none.';
+
 -- Name: highlight_kb_text_v1(text, regconfig, text, text[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.highlight_kb_text_v1(p_text text, p_language regconfig, p_tag text, p_lexemes text[], p_length integer) RETURNS text
@@ -1839,6 +2889,18 @@ END;
 -- Name: FUNCTION is_kb_quota_v1(p_kind_quota jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.is_kb_quota_v1(p_kind_quota jsonb) IS 'Whether it is a quota: NULL, or an object of whole numbers from 0 to 999999999.';
+
+-- Name: is_kb_same_vector_v1(ext.vector, ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.is_kb_same_vector_v1(p_embedding ext.vector, p_other ext.vector) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT (p_embedding OPERATOR(ext.=) p_other);
+END;
+
+-- Name: FUNCTION is_kb_same_vector_v1(p_embedding ext.vector, p_other ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.is_kb_same_vector_v1(p_embedding ext.vector, p_other ext.vector) IS 'Whether two vectors have the same components. Bound when created, so it works wherever the extension vector is installed.';
 
 -- Name: kb_articles_guard_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2101,6 +3163,63 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.kb_chunks_written_v1() IS 'Trigger, after insert, update or delete of chunks, once a statement: adds the entries of the written rows, of sign TG_ARGV[0], to the postings and statistics of their organisations.';
 
+-- Name: kb_disagreement_trend_v1(bigint, interval); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.kb_disagreement_trend_v1(p_org_id bigint, p_bucket interval DEFAULT '1 day'::interval) RETURNS TABLE(bucket_start timestamp with time zone, query_class text, searches bigint, disagreement_mean numeric, disagreement_max numeric, escalated bigint)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    IF p_bucket IS NULL OR extract(YEAR FROM p_bucket) <> 0 OR extract(MONTH FROM p_bucket) <> 0 OR p_bucket < '1 second' OR p_bucket > '36500 days' THEN
+        RAISE EXCEPTION 'no time can be divided into buckets of %', coalesce(p_bucket::text, 'NULL')
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('bucket', p_bucket::text)::text,
+                HINT = 'Pass 1 second to 36500 days, without months or years, which are not all equally long: 1 hour, 1 day, 7 days, 30 days.';
+    END IF;
+    RETURN QUERY
+    SELECT
+        s.bucket_start,
+        s.query_class,
+        count(*),
+        round(avg(s.disagreement), 6),
+        round(max(s.disagreement), 6),
+        count(*) FILTER (WHERE s.verdict = 'escalated')
+    FROM (
+        SELECT
+            -- a Monday
+            date_bin(p_bucket, l.logged_at, '2001-01-01 00:00:00+00'::timestamptz) AS bucket_start,
+            l.manifest ->> 'query_class' AS query_class,
+            (l.manifest ->> 'disagreement_magnitude')::numeric AS disagreement,
+            l.manifest ->> 'verdict' AS verdict
+        FROM kbsearch.kb_arbitration_log AS l
+        WHERE l.org_id = p_org_id
+    ) AS s
+    GROUP BY s.bucket_start, s.query_class
+    ORDER BY s.bucket_start, s.query_class COLLATE "C";
+END
+$$;
+
+-- Name: FUNCTION kb_disagreement_trend_v1(p_org_id bigint, p_bucket interval); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.kb_disagreement_trend_v1(p_org_id bigint, p_bucket interval) IS 'How much the legs of an organisation''s logged searches disagreed, over time and by class of question.
+
+Arguments:
+p_org_id: The organisation.
+p_bucket: Length of a bucket of time, 1 second to 36500 days, without months and years. Buckets begin at midnight UTC, those of 7 days on a Monday.
+
+Columns:
+bucket_start: Begin of the bucket; one without searches is left out.
+query_class: Class of question (classify_kb_query_v1).
+searches: Searches logged.
+disagreement_mean: Mean disagreement of those that both legs answered, 0 … 1, 6 decimals; NULL: there is none.
+disagreement_max: The greatest.
+escalated: How many of the searches were escalated.
+
+Errors: KBORG, KBARB (no such bucket).';
+
 -- Name: kb_embeddings_check_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.kb_embeddings_check_v1() RETURNS trigger
@@ -2110,6 +3229,7 @@ CREATE FUNCTION kbsearch.kb_embeddings_check_v1() RETURNS trigger
 DECLARE
     v_dimensions integer;
     v_given integer;
+    v_digest bytea;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id THEN
@@ -2127,18 +3247,29 @@ BEGIN
                 HINT = 'Embed with the model of the space, or insert a space for this model.';
     END IF;
     -- the lock keeps the chunk's key, which searchable is part of: publishing and unpublishing wait and then update this row too
-    SELECT c.searchable INTO NEW.searchable
+    SELECT c.searchable, kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content) INTO NEW.searchable, v_digest
     FROM kbsearch.kb_article_chunks AS c
     WHERE c.org_id = NEW.org_id AND c.id = NEW.chunk_id
     FOR KEY SHARE OF c;
     NEW.searchable := coalesce(NEW.searchable, false);
+    -- Who stores a vector may say what it is of, which may be what the chunk said before; else it is of what the chunk says now. One that stays is of
+    -- what it was.
+    IF TG_OP = 'INSERT' THEN
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+    ELSIF NEW.chunk_digest IS NOT DISTINCT FROM OLD.chunk_digest THEN
+        IF NEW.chunk_id <> OLD.chunk_id OR NEW.input_sha256 IS DISTINCT FROM OLD.input_sha256 OR NOT kbsearch.is_kb_same_vector_v1(NEW.embedding, OLD.embedding) THEN
+            NEW.chunk_digest := v_digest;
+        END IF;
+    ELSE
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+    END IF;
     RETURN NEW;
 END
 $$;
 
 -- Name: FUNCTION kb_embeddings_check_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_embeddings_check_v1() IS 'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG) and copies the chunk''s searchable.';
+COMMENT ON FUNCTION kbsearch.kb_embeddings_check_v1() IS 'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG), copies the chunk''s searchable and, where none is given, notes the digest of what the chunk says, which stays as long as the vector does.';
 
 -- Name: kb_embeddings_written_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2261,6 +3392,56 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.kb_organizations_removed_v1() IS 'Trigger, after delete from organizations: removes the derived rows. There is no foreign key for it, because the cascade to the chunks would then still write postings.';
 
+-- Name: kendall_tau_top_k_v1(bigint[], bigint[], double precision, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.kendall_tau_top_k_v1(p_left bigint[], p_right bigint[], p_penalty double precision DEFAULT 0.5, p_left_ranks bigint[] DEFAULT NULL::bigint[], p_right_ranks bigint[] DEFAULT NULL::bigint[]) RETURNS numeric
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_fault text := coalesce(kbsearch.find_kb_ranking_fault_v1(p_left, p_left_ranks), kbsearch.find_kb_ranking_fault_v1(p_right, p_right_ranks));
+    v_distance numeric;
+    v_unit numeric;
+BEGIN
+    IF v_fault IS NOT NULL OR p_penalty IS NULL OR NOT p_penalty BETWEEN 0 AND 1 THEN
+        RAISE EXCEPTION 'the distance cannot be measured: %', coalesce(v_fault, 'the penalty is not from 0 to 1')
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', coalesce(v_fault, 'the penalty is not from 0 to 1'))::text,
+                HINT = 'Pass lists of different ids, best first, at most 1000 each, with competition ranks where there are ties.';
+    END IF;
+    WITH places AS MATERIALIZED (
+        SELECT coalesce(l.id, r.id) AS id, coalesce(l.place, 1001) AS left_place, coalesce(r.place, 1001) AS right_place
+        FROM (SELECT u.id, coalesce(u.rank, u.n) AS place FROM ROWS FROM (unnest(p_left), unnest(p_left_ranks)) WITH ORDINALITY AS u (id, rank, n)) AS l
+        FULL JOIN (
+            SELECT u.id, coalesce(u.rank, u.n) AS place FROM ROWS FROM (unnest(p_right), unnest(p_right_ranks)) WITH ORDINALITY AS u (id, rank, n)
+        ) AS r ON r.id = l.id
+    )
+    SELECT
+        count(*) FILTER (WHERE (a.left_place < b.left_place AND a.right_place > b.right_place) OR (a.left_place > b.left_place AND a.right_place < b.right_place))
+        + p_penalty::numeric * count(*) FILTER (WHERE (a.left_place = b.left_place) <> (a.right_place = b.right_place)),
+        count(*)
+    INTO v_distance, v_unit
+    FROM places AS a
+    INNER JOIN places AS b ON b.id > a.id;
+    -- rounded once, halves up
+    RETURN CASE WHEN v_unit = 0 THEN 0 ELSE trim_scale(div(v_distance * 2e12 + v_unit, 2 * v_unit) * 1e-12) END;
+END
+$$;
+
+-- Name: FUNCTION kendall_tau_top_k_v1(p_left bigint[], p_right bigint[], p_penalty double precision, p_left_ranks bigint[], p_right_ranks bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.kendall_tau_top_k_v1(p_left bigint[], p_right bigint[], p_penalty double precision, p_left_ranks bigint[], p_right_ranks bigint[]) IS 'Disagreement of two top-k lists: the Kendall tau distance K with penalty p (Fagin, Kumar and Sivakumar 2003, Comparing top k lists; with ties: Fagin, Kumar, Mahdian, Sivakumar and Vee 2004, Comparing and aggregating rankings with ties) divided by the number of pairs of the union. An id that a list does not have stands behind all that it has. Equal lists 0, a list and its reverse 1, disjoint lists of 5 at p = 1/2 .777….
+
+Arguments:
+p_left: Ids, best first, at most 1000, no id twice; NULL is {}.
+p_right: The other list.
+p_penalty: What a pair counts that one list orders and the other leaves undecided (it has neither, or they are tied), 0 … 1.
+p_left_ranks: Competition ranks of p_left: ties share the rank of their first. NULL: no ties.
+p_right_ranks: Competition ranks of p_right.
+
+Returns: 0 … 1, computed exactly and rounded to 12 decimals; 0 where the union has fewer than two ids.
+
+Errors: KBARB.';
+
 -- Name: list_kb_candidates_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.list_kb_candidates_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision, p_fusion text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_keyword_bound double precision, p_min_score double precision) RETURNS TABLE(article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision)
@@ -2325,7 +3506,9 @@ CREATE TABLE kbsearch.organizations (
     reference_length integer DEFAULT 100 NOT NULL,
     ranking_profile text DEFAULT 'weighted@1'::text NOT NULL,
     snapshot_limit integer DEFAULT 200 NOT NULL,
+    arbitration_log text DEFAULT 'off'::text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT organizations_arbitration_log_check CHECK ((arbitration_log = ANY (ARRAY['off'::text, 'hash'::text, 'text'::text]))),
     CONSTRAINT organizations_name_check CHECK ((name <> ''::text)),
     CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000))),
     CONSTRAINT organizations_snapshot_limit_check CHECK (((snapshot_limit >= 1) AND (snapshot_limit <= 100000)))
@@ -2363,6 +3546,10 @@ COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of 
 
 COMMENT ON COLUMN kbsearch.organizations.snapshot_limit IS 'How many snapshots may be open at a time; the oldest give way.';
 
+-- Name: COLUMN organizations.arbitration_log; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.arbitration_log IS 'What is kept of arbitrated searches: off, hash (the manifest, which has the question''s hash) or text (the question, too).';
+
 -- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
@@ -2383,6 +3570,59 @@ END;
 -- Name: FUNCTION list_kb_entries_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.list_kb_entries_v1(p_org_id bigint) IS 'The entries that an organisation''s postings must add up to, one row each: lexeme and chunk_id << 12 | impact.';
+
+-- Name: list_kb_escalations_v1(bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_escalations_v1(p_org_id bigint, p_limit bigint DEFAULT 100, p_before_id bigint DEFAULT NULL::bigint) RETURNS TABLE(id bigint, logged_at timestamp with time zone, query_class text, query_text text, query_hash text, policy text, disagreement numeric, manifest jsonb)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'the limit % is not from 1 to 1000', coalesce(p_limit::text, 'NULL')
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('limit', p_limit)::text, HINT = 'Read on with p_before_id, the last id of a page.';
+    END IF;
+    RETURN QUERY
+    SELECT
+        l.id,
+        l.logged_at,
+        l.manifest ->> 'query_class',
+        l.query_text,
+        l.manifest ->> 'query_hash',
+        l.manifest ->> 'policy',
+        (l.manifest ->> 'disagreement_magnitude')::numeric,
+        l.manifest
+    FROM kbsearch.kb_arbitration_log AS l
+    WHERE l.org_id = p_org_id AND l.manifest ->> 'verdict' = 'escalated' AND (p_before_id IS NULL OR l.id < p_before_id)
+    ORDER BY l.id DESC
+    LIMIT p_limit;
+END
+$$;
+
+-- Name: FUNCTION list_kb_escalations_v1(p_org_id bigint, p_limit bigint, p_before_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_escalations_v1(p_org_id bigint, p_limit bigint, p_before_id bigint) IS 'An organisation''s logged searches whose verdict was escalated, the latest first.
+
+Arguments:
+p_org_id: The organisation.
+p_limit: How many, 1 … 1000.
+p_before_id: Only rows logged before the one with this id; NULL: from the latest on.
+
+Columns:
+id: Id in the log.
+logged_at: When it was logged.
+query_class: Class of the question.
+query_text: The question; NULL where only its hash is kept.
+query_hash: sha256 of the question.
+policy: name@version of the policy.
+disagreement: How much the legs disagreed, 0 … 1.
+manifest: The whole manifest.
+
+Errors: KBORG, KBLIM.';
 
 -- Name: list_kb_given_vectors_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2460,7 +3700,8 @@ BEGIN
         p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory,
         p_language, false
     );
-    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', NULL);
+    v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
+    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', v_plan.verdict, 'manifest', v_plan.manifest);
     lexemes := v_plan.lexemes;
     RETURN NEXT;
     RETURN QUERY
@@ -2485,7 +3726,7 @@ COMMENT ON FUNCTION kbsearch.list_kb_ranking_v1(p_org_id bigint, p_query_text te
 
 -- Name: rank_kb_articles_v1(kbsearch.kb_search_plan, ext.vector, bigint, bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) RETURNS TABLE(place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint)
+CREATE FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) RETURNS TABLE(place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint, decision text, manifest jsonb)
     LANGUAGE plpgsql STABLE ROWS 10 PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2521,6 +3762,13 @@ DECLARE
     v_vector_unit CONSTANT double precision := p_plan.vector_unit;
     v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
 BEGIN
+    IF v_fusion = 'arbitrate' THEN
+        RETURN QUERY
+        SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, r.decision, r.manifest
+        FROM kbsearch.rank_kb_arbitrated_v1(p_plan, p_embedding, p_limit, p_offset) AS r
+        WHERE r.article_id IS NOT NULL;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
@@ -2562,7 +3810,7 @@ BEGIN
     )
     SELECT
         counted.before + p_offset + row_number() OVER (ORDER BY p.score DESC, p.article_id ASC),
-        p.article_id, p.chunk_id, p.score, p.similarity, p.raw, g.size - 1, counted.total
+        p.article_id, p.chunk_id, p.score, p.similarity, p.raw, g.size - 1, counted.total, NULL::text, NULL::jsonb
     FROM page AS p
     INNER JOIN groups AS g ON g.score = p.score
     CROSS JOIN counted
@@ -2572,7 +3820,7 @@ $$;
 
 -- Name: FUNCTION rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result.';
+COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result; decision, manifest: of an arbitration that this call has done.';
 
 -- Name: seal_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2586,89 +3834,6 @@ END;
 -- Name: FUNCTION seal_kb_cursor_v1(p_payload text); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text) IS 'A cursor: base64url of a 9-byte digest and the payload. The digest finds damage; it is no protection against forgery.';
-
--- Name: kb_articles; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.kb_articles (
-    org_id bigint NOT NULL,
-    id bigint NOT NULL,
-    external_ref text,
-    kind text DEFAULT 'article'::text NOT NULL,
-    title text,
-    body text,
-    language regconfig,
-    published boolean DEFAULT true NOT NULL,
-    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
-    source_uri text,
-    content_sha256 text,
-    version integer DEFAULT 1 NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT kb_articles_external_ref_check CHECK ((octet_length(external_ref) <= 2000)),
-    CONSTRAINT kb_articles_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint))),
-    CONSTRAINT kb_articles_kind_check CHECK (((kind <> ''::text) AND (kind <> '*'::text))),
-    CONSTRAINT kb_articles_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text))
-);
-
--- Name: TABLE kb_articles; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language: text search configuration in which its chunks are analysed, NULL for the organisation''s. version counts changes of what chunks copy (title, published, language).';
-
--- Name: COLUMN kb_articles.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.org_id IS 'The organisation; never changed.';
-
--- Name: COLUMN kb_articles.id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.id IS 'Its id, which settles ties: lower first.';
-
--- Name: COLUMN kb_articles.external_ref; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.external_ref IS 'The application''s own name of it, unique in the organisation.';
-
--- Name: COLUMN kb_articles.kind; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.kind IS 'Kind, for filters and quotas; see kb_source_kinds.';
-
--- Name: COLUMN kb_articles.title; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.title IS 'Title; part of what every chunk is found by.';
-
--- Name: COLUMN kb_articles.body; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.body IS 'The whole text, kept for the application; chunks are what is searched.';
-
--- Name: COLUMN kb_articles.language; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.language IS 'Text search configuration in which its chunks are analysed; NULL: the organisation''s.';
-
--- Name: COLUMN kb_articles.published; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.published IS 'Whether searches find it.';
-
--- Name: COLUMN kb_articles.metadata; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.metadata IS 'A JSON object, for filters.';
-
--- Name: COLUMN kb_articles.source_uri; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.source_uri IS 'Where it comes from; handed back.';
-
--- Name: COLUMN kb_articles.content_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.content_sha256 IS 'What the application recognises its content by; see reserve_kb_articles_v1.';
-
--- Name: COLUMN kb_articles.version; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.version IS 'Counts the changes of what chunks copy; kept by a trigger.';
-
--- Name: COLUMN kb_articles.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.created_at IS 'When the row was inserted.';
-
--- Name: COLUMN kb_articles.updated_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.updated_at IS 'When the row was last changed; kept by a trigger.';
 
 -- Name: kb_source_kinds; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -2697,7 +3862,7 @@ COMMENT ON COLUMN kbsearch.kb_source_kinds.description IS 'For people.';
 
 -- Name: list_kb_results_v1(kbsearch.kb_search_plan, ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text, total bigint)
+CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text, total bigint, decision text, manifest jsonb)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT r.place,
@@ -2729,9 +3894,11 @@ CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_em
      (round(((r.raw * ('1000000000'::numeric)::double precision) / (list_kb_results_v1.p_plan).keyword_bound)) / ('1000000000'::numeric)::double precision),
      r.tied_with,
      (r.tied_with > 0),
-     kbsearch.seal_kb_cursor_v1((((((list_kb_results_v1.p_plan).cursor_prefix || ' '::text) || r.score) || ' '::text) || r.article_id)) AS seal_kb_cursor_v1,
-     r.total
-    FROM (((kbsearch.rank_kb_articles_v1(list_kb_results_v1.p_plan, list_kb_results_v1.p_embedding, (list_kb_results_v1.p_plan).row_limit, (list_kb_results_v1.p_plan).row_offset, (list_kb_results_v1.p_plan).after_score, (list_kb_results_v1.p_plan).after_article_id) r(place, article_id, chunk_id, score, similarity, raw, tied_with, total)
+     kbsearch.seal_kb_cursor_v1((((((((list_kb_results_v1.p_plan).cursor_prefix || ' '::text) || COALESCE(r.decision, (list_kb_results_v1.p_plan).cursor_legs)) || ' '::text) || r.score) || ' '::text) || r.article_id)) AS seal_kb_cursor_v1,
+     r.total,
+     r.decision,
+     r.manifest
+    FROM (((kbsearch.rank_kb_articles_v1(list_kb_results_v1.p_plan, list_kb_results_v1.p_embedding, (list_kb_results_v1.p_plan).row_limit, (list_kb_results_v1.p_plan).row_offset, (list_kb_results_v1.p_plan).after_score, (list_kb_results_v1.p_plan).after_article_id) r(place, article_id, chunk_id, score, similarity, raw, tied_with, total, decision, manifest)
       JOIN kbsearch.kb_articles a ON (((a.org_id = (list_kb_results_v1.p_plan).org_id) AND (a.id = r.article_id))))
       JOIN kbsearch.kb_article_chunks c ON (((c.org_id = (list_kb_results_v1.p_plan).org_id) AND (c.id = r.chunk_id))))
       LEFT JOIN kbsearch.kb_source_kinds k ON ((k.kind = a.kind)));
@@ -2739,7 +3906,60 @@ END;
 
 -- Name: FUNCTION list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) IS 'A page of ranked articles, in no order, with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result.';
+COMMENT ON FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) IS 'A page of ranked articles, in no order, with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result, decision and manifest, as in rank_kb_articles_v1.';
+
+-- Name: list_kb_spaces_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_spaces_v1(p_org_id bigint) RETURNS TABLE(space_id bigint, name text, model text, revision text, dimensions integer, recipe_sha256 text, is_active boolean, embedded bigint, lacking bigint, stale bigint, without_direction bigint, cached bigint)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    RETURN QUERY
+    SELECT
+        s.id, s.name, s.model, s.revision, s.dimensions, s.recipe_sha256, s.id IS NOT DISTINCT FROM o.active_space_id,
+        c.embedded, c.lacking, c.stale, c.without_direction,
+        (SELECT count(*) FROM kbsearch.kb_embedding_cache AS k WHERE k.org_id = o.id AND k.space_id = s.id)
+    FROM kbsearch.organizations AS o
+    CROSS JOIN kbsearch.kb_embedding_spaces AS s
+    CROSS JOIN LATERAL kbsearch.count_kb_space_v1(o.id, s.id) AS c
+    WHERE
+        o.id = p_org_id AND (
+            s.id = o.active_space_id
+            OR EXISTS (SELECT FROM kbsearch.kb_article_embeddings AS e WHERE e.org_id = o.id AND e.space_id = s.id)
+            OR EXISTS (SELECT FROM kbsearch.kb_embedding_cache AS k WHERE k.org_id = o.id AND k.space_id = s.id)
+        )
+    ORDER BY s.id;
+END
+$$;
+
+-- Name: FUNCTION list_kb_spaces_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_spaces_v1(p_org_id bigint) IS 'The embedding spaces that an organisation uses or has vectors in, and how far each of them is.
+
+Arguments:
+p_org_id: The organisation.
+
+Columns:
+space_id: The space, in ascending order.
+name: Its name.
+model: The model''s published name.
+revision: Which weights.
+dimensions: Components of a vector.
+recipe_sha256: sha256 of the recipe.
+is_active: Whether searches use it.
+embedded: Published chunks that have a vector in it.
+lacking: Published chunks with something to embed that have none.
+stale: Published chunks whose vector is of an older content.
+without_direction: Published chunks whose vector has no direction.
+cached: Vectors in the cache.
+
+Errors: KBORG.';
 
 -- Name: lock_kb_corpus_v1(bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2751,7 +3971,57 @@ END;
 
 -- Name: FUNCTION lock_kb_corpus_v1(p_org_id bigint, p_lock text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.lock_kb_corpus_v1(p_org_id bigint, p_lock text) IS 'The key of an organisation''s advisory lock; p_lock: writers or maintenance.';
+COMMENT ON FUNCTION kbsearch.lock_kb_corpus_v1(p_org_id bigint, p_lock text) IS 'The key of an organisation''s advisory lock; p_lock: writers, maintenance or cache.';
+
+-- Name: log_kb_arbitration_v1(bigint, jsonb, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.log_kb_arbitration_v1(p_org_id bigint, p_manifest jsonb, p_query_text text DEFAULT NULL::text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_keeps text := (SELECT o.arbitration_log FROM kbsearch.organizations AS o WHERE o.id = p_org_id);
+    v_digest text;
+    v_problem text;
+    v_id bigint;
+BEGIN
+    IF v_keeps IS NULL THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    IF v_keeps = 'off' THEN
+        RAISE EXCEPTION 'organisation % keeps no log of arbitrations', p_org_id
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('org_id', p_org_id, 'problem', 'the log is off')::text,
+                HINT = 'UPDATE kbsearch.organizations SET arbitration_log = ''hash'' (or ''text'', to keep the questions, too).';
+    END IF;
+    v_problem := kbsearch.find_kb_manifest_fault_v1(p_manifest);
+    IF v_problem IS NULL AND p_query_text IS NOT NULL AND kbsearch.hash_kb_text_v1(p_query_text) <> p_manifest ->> 'query_hash' THEN
+        v_problem := 'the text is not the question of the manifest';
+    END IF;
+    IF v_problem IS NOT NULL THEN
+        RAISE EXCEPTION 'the arbitration cannot be logged: %', v_problem
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('org_id', p_org_id, 'problem', v_problem)::text,
+                HINT = 'Pass the manifest of a search as it came, with the text that was searched for.';
+    END IF;
+    INSERT INTO kbsearch.kb_arbitration_log (org_id, manifest, query_text)
+    VALUES (p_org_id, p_manifest, CASE WHEN v_keeps = 'text' THEN p_query_text END)
+    RETURNING id INTO v_id;
+    RETURN v_id;
+END
+$$;
+
+-- Name: FUNCTION log_kb_arbitration_v1(p_org_id bigint, p_manifest jsonb, p_query_text text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.log_kb_arbitration_v1(p_org_id bigint, p_manifest jsonb, p_query_text text) IS 'Writes what a search decided into the organisation''s log, where it keeps one (organizations.arbitration_log).
+
+Arguments:
+p_org_id: The organisation that was searched.
+p_manifest: The manifest that came with the search.
+p_query_text: The question; kept where the organisation keeps texts, and checked against the manifest''s hash everywhere. NULL: not kept.
+
+Returns: id of the row.
+
+Errors: KBORG, KBARB (there is no log; the manifest was changed; the text is another search''s).';
 
 -- Name: merge_kb_entries_v1(bigint, text[], text[], bigint[], smallint[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2939,7 +4209,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 p_expires_in: How long it can be read, more than 0 and at most 1 day.
 
@@ -2948,7 +4218,7 @@ snapshot: Pass as p_snapshot to fetch_kb_page_v1.
 total: Number of articles in the ranking.
 expires_at: Until when it can be read.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC; KBSNP in a read-only transaction or on a replica.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC; KBSNP in a read-only transaction or on a replica.';
 
 -- Name: parse_kb_query_v1(text, regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3141,6 +4411,7 @@ DECLARE
     v_named regconfig;
     v_profile text;
     v_scorer text;
+    v_policy text;
     v_has_vectors boolean;
     v_dimensions integer;
     v_given integer;
@@ -3157,10 +4428,10 @@ BEGIN
     SELECT
         o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
-        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota
+        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota, p.policy
     INTO
         v_plan.org_id, v_plan.configurations, v_plan.tags, v_plan.chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
-        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota
+        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota, v_policy
     FROM kbsearch.organizations AS o
     CROSS JOIN LATERAL (
         SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
@@ -3224,6 +4495,11 @@ BEGIN
                 HINT = 'Pass name@version of a built-in profile (weighted@1, rrf@1, vector@1, keyword@1, term_count@1) or of one that create_kb_ranking_profile_v1 returned.';
     END IF;
     v_plan.counts_terms := v_scorer = 'term_count';
+    IF v_plan.fusion = 'arbitrate' THEN
+        v_plan.policy := kbsearch.resolve_kb_policy_v1(p_org_id, v_policy);
+        v_plan.exploratory := coalesce(p_exploratory, false);
+        v_plan.query_text := p_query_text;
+    END IF;
 
     -- question
     IF octet_length(p_query_text) > 32768 THEN
@@ -3243,12 +4519,12 @@ BEGIN
         -- what page 1 was scored by, whatever was written since
         v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
         v_parts := string_to_array(v_payload, ' ');
-        IF v_parts[6] ~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' THEN
+        IF v_parts[5] ~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' THEN
             SELECT
                 array_agg(CASE WHEN c.n = 1 THEN '' ELSE convert_from(decode(split_part(c.corpus, ':', 1), 'hex'), 'UTF8') END ORDER BY c.n),
                 array_agg(split_part(c.corpus, ':', CASE WHEN c.n = 1 THEN 1 ELSE 2 END)::bigint ORDER BY c.n)
             INTO v_plan.tags, v_plan.chunk_counts
-            FROM string_to_table(v_parts[6], ',') WITH ORDINALITY AS c (corpus, n);
+            FROM string_to_table(v_parts[5], ',') WITH ORDINALITY AS c (corpus, n);
         END IF;
     END IF;
     v_plan.tags[1] := '';
@@ -3321,13 +4597,14 @@ BEGIN
         v_reason := CASE
             WHEN
                 v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
-                OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
-                OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
+                OR v_parts[5] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[6] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
+                OR v_parts[7] !~ '^[v-][k-](:[a-z_]{1,40}:[01](\.[0-9]{1,6})?:[0-9a-f]{64})?$' OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
             WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
             WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
             WHEN v_parts[4] <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
+            WHEN (v_plan.fusion = 'arbitrate') <> (v_parts[7] LIKE '%:%') THEN 'damaged'
             WHEN p_offset <> 0 THEN 'given together with an offset'
         END;
         IF v_reason IS NOT NULL THEN
@@ -3335,12 +4612,12 @@ BEGIN
                 USING ERRCODE = 'KBCUR', DETAIL = jsonb_build_object('reason', v_reason)::text,
                     HINT = 'Repeat the request that returned the cursor with all its arguments, p_offset 0, and the cursor unchanged; or start again without it.';
         END IF;
-        v_plan.uses_vector := v_parts[5] LIKE 'v%';
-        v_plan.uses_keyword := v_parts[5] LIKE '%k';
+        v_plan.uses_vector := v_parts[7] LIKE 'v%';
+        v_plan.uses_keyword := v_parts[7] LIKE '_k%';
         v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts) AS c (chunk_count));
         SELECT coalesce(array_agg(coalesce(split_part(f.pair, ':', 2)::bigint, 0) ORDER BY q.n), '{}') INTO v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
-        LEFT JOIN string_to_table(v_parts[7], ',') AS f (pair) ON split_part(f.pair, ':', 1) = q.n::text;
+        LEFT JOIN string_to_table(v_parts[6], ',') AS f (pair) ON split_part(f.pair, ':', 1) = q.n::text;
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
     ELSE
@@ -3373,8 +4650,8 @@ BEGIN
         v_plan.uses_keyword := v_plan.keyword_reason IS NULL;
     ELSE
         -- the legs of page 1, whatever was written since
-        v_plan.vector_reason := CASE WHEN NOT v_plan.uses_vector THEN coalesce(v_plan.vector_reason, 'no_embedded_chunks') END;
-        v_plan.keyword_reason := CASE WHEN NOT v_plan.uses_keyword THEN coalesce(v_plan.keyword_reason, 'no_known_words') END;
+        v_plan.vector_reason := CASE WHEN NOT v_plan.uses_vector THEN coalesce(v_plan.vector_reason, CASE WHEN v_plan.fusion <> 'arbitrate' THEN 'no_embedded_chunks' END) END;
+        v_plan.keyword_reason := CASE WHEN NOT v_plan.uses_keyword THEN coalesce(v_plan.keyword_reason, CASE WHEN v_plan.fusion <> 'arbitrate' THEN 'no_known_words' END) END;
     END IF;
 
     -- articles that pass the filters
@@ -3395,7 +4672,6 @@ BEGIN
     v_plan.keyword_unit := CASE WHEN v_plan.uses_vector THEN v_plan.keyword_weight ELSE 1 END * 1e9 / v_plan.keyword_bound;
     v_plan.cursor_prefix := concat_ws(
         ' ', '1', p_org_id, v_plan.profile, v_digest,
-        CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END,
         (
             SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
             FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
@@ -3407,7 +4683,11 @@ BEGIN
             WHERE f.document_frequency > 0
         )
     );
+    v_plan.cursor_legs := CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END;
     v_plan.highlight := p_highlight;
+    IF v_plan.fusion = 'arbitrate' AND p_cursor IS NOT NULL THEN
+        v_plan := kbsearch.apply_kb_decision_v1(v_plan, v_parts[7], jsonb_build_object('manifest_digest', split_part(v_parts[7], ':', 4)));
+    END IF;
     RETURN v_plan;
 END
 $_$;
@@ -3415,6 +4695,297 @@ $_$;
 -- Name: FUNCTION prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+
+-- Name: rank_biased_overlap_v1(bigint[], bigint[], numeric); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.rank_biased_overlap_v1(p_left bigint[], p_right bigint[], p_persistence numeric DEFAULT 0.9) RETURNS numeric
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_fault text := coalesce(
+        kbsearch.find_kb_ranking_fault_v1(p_left, NULL), kbsearch.find_kb_ranking_fault_v1(p_right, NULL),
+        CASE WHEN p_persistence IS NULL OR p_persistence <= 0 OR p_persistence >= 1 OR scale(trim_scale(p_persistence)) > 6
+            THEN 'the persistence is not a decimal between 0 and 1 with at most 6 places' END
+    );
+    v_long bigint[] := coalesce(p_left, '{}');
+    v_short bigint[] := coalesce(p_right, '{}');
+    v_length integer;
+    v_cut integer;
+    v_overlap integer := 0;
+    v_overlap_at_cut integer := 0;
+    v_unit numeric := 1;
+    v_power numeric := 1;
+    v_sum numeric := 0;
+BEGIN
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION 'the overlap cannot be measured: %', v_fault
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', v_fault)::text,
+                HINT = 'Pass lists of different ids, best first, at most 1000 each, and a persistence such as 0.9.';
+    END IF;
+    IF cardinality(v_long) < cardinality(v_short) THEN
+        v_long := v_short;
+        v_short := p_left;
+    END IF;
+    v_length := cardinality(v_long);
+    v_cut := cardinality(coalesce(v_short, '{}'));
+    IF v_cut = 0 THEN
+        RETURN CASE WHEN v_length = 0 THEN 1 ELSE 0 END;
+    END IF;
+    FOR d IN 2 .. v_length LOOP
+        v_unit := lcm(v_unit, d::numeric);
+    END LOOP;
+    v_unit := v_unit * v_cut;
+    FOR d IN 1 .. v_length LOOP
+        IF d <= v_cut THEN
+            v_overlap := v_overlap + CASE
+                WHEN v_long[d] = v_short[d] THEN 1
+                ELSE (v_long[d] = ANY (v_short[:d]))::integer + (v_short[d] = ANY (v_long[:d]))::integer
+            END;
+            v_overlap_at_cut := v_overlap;
+            v_sum := v_sum + v_overlap * div(v_unit, d) * v_power;
+        ELSE
+            v_overlap := v_overlap + (v_long[d] = ANY (v_short))::integer;
+            v_sum := v_sum + (v_overlap * div(v_unit, d) + v_overlap_at_cut * (d - v_cut) * div(v_unit, v_cut::numeric * d)) * v_power;
+        END IF;
+        v_power := v_power * p_persistence;
+    END LOOP;
+    v_sum := (1 - p_persistence) * v_sum
+        + ((v_overlap - v_overlap_at_cut) * div(v_unit, v_length) + v_overlap_at_cut * div(v_unit, v_cut)) * v_power;
+    RETURN trim_scale(div(v_sum * 2e12 + v_unit, 2 * v_unit) * 1e-12);
+END
+$$;
+
+-- Name: FUNCTION rank_biased_overlap_v1(p_left bigint[], p_right bigint[], p_persistence numeric); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.rank_biased_overlap_v1(p_left bigint[], p_right bigint[], p_persistence numeric) IS 'Similarity of two rankings, the top weighing most: extrapolated rank-biased overlap (Webber, Moffat and Zobel 2010, A similarity measure for indefinite rankings, equation 32).
+
+Arguments:
+p_left: Ids, best first, at most 1000, no id twice; NULL is {}.
+p_right: The other list.
+p_persistence: How likely a reader goes on to the next place, between 0 and 1; at most 6 decimals.
+
+Returns: 0 (nothing in common) … 1 (equal), computed exactly and rounded to 12 decimals. Two empty lists are equal.
+
+Errors: KBARB.';
+
+-- Name: rank_kb_arbitrated_v1(kbsearch.kb_search_plan, ext.vector, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.rank_kb_arbitrated_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint) RETURNS TABLE(place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint, decision text, manifest jsonb)
+    LANGUAGE plpgsql STABLE ROWS 10 PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
+    SET enable_nestloop TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_memoize TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_org_id CONSTANT bigint := p_plan.org_id;
+    v_space_id CONSTANT bigint := p_plan.space_id;
+    v_known_lexemes CONSTANT text[] := p_plan.known_lexemes;
+    v_term_weights CONSTANT double precision[] := p_plan.term_weights;
+    v_counts_terms CONSTANT boolean := p_plan.counts_terms;
+    v_allowed CONSTANT bigint[] := p_plan.allowed;
+    v_uses_vector CONSTANT boolean := p_plan.uses_vector;
+    v_uses_keyword CONSTANT boolean := p_plan.uses_keyword;
+    v_dense CONSTANT boolean := p_plan.dense;
+    v_keyword_bound CONSTANT double precision := p_plan.keyword_bound;
+    v_billionth CONSTANT double precision := 1e9::double precision / p_plan.keyword_bound;
+    v_min_score CONSTANT double precision := p_plan.min_score;
+    v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
+    v_policy CONSTANT jsonb := p_plan.policy;
+    v_query_text CONSTANT text := p_plan.query_text;
+    v_query_class CONSTANT text := kbsearch.classify_kb_query_v1(v_query_text);
+    v_exploratory CONSTANT boolean := p_plan.exploratory;
+    v_top_k CONSTANT bigint := v_policy ->> 'top_k';
+    v_some CONSTANT bigint := 4 * v_top_k + 40;
+BEGIN
+    RETURN QUERY
+    WITH chunks AS MATERIALIZED (
+        SELECT f.article_id, f.chunk_id, f.similarity, f.raw
+        FROM kbsearch.fuse_kb_weighted_v1(
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense, 1, 1
+        ) AS f
+    ),
+    vector_some AS MATERIALIZED (
+        SELECT c.article_id, greatest(0, c.similarity)::bigint AS score FROM chunks AS c WHERE c.similarity IS NOT NULL
+        ORDER BY score DESC, article_id ASC, c.chunk_id ASC
+        LIMIT v_some
+    ),
+    vector_enough AS MATERIALIZED (
+        SELECT count(*) < v_some OR count(DISTINCT s.article_id) FILTER (WHERE s.score > (SELECT min(m.score) FROM vector_some AS m)) >= v_top_k AS enough
+        FROM vector_some AS s
+    ),
+    vector_best AS MATERIALIZED (
+        SELECT b.article_id, max(b.score) AS score, rank() OVER (ORDER BY max(b.score) DESC) AS leg_rank
+        FROM (
+            SELECT s.article_id, s.score FROM vector_some AS s
+            WHERE (SELECT e.enough FROM vector_enough AS e)
+            UNION ALL
+            SELECT c.article_id, greatest(0, c.similarity)::bigint FROM chunks AS c
+            WHERE c.similarity IS NOT NULL AND NOT (SELECT e.enough FROM vector_enough AS e)
+        ) AS b
+        GROUP BY b.article_id
+        ORDER BY score DESC, article_id ASC
+        LIMIT v_top_k
+    ),
+    keyword_some AS MATERIALIZED (
+        SELECT c.article_id, round(c.raw * v_billionth)::bigint AS score FROM chunks AS c WHERE c.raw IS NOT NULL
+        ORDER BY score DESC, article_id ASC, c.chunk_id ASC
+        LIMIT v_some
+    ),
+    keyword_enough AS MATERIALIZED (
+        SELECT count(*) < v_some OR count(DISTINCT s.article_id) FILTER (WHERE s.score > (SELECT min(m.score) FROM keyword_some AS m)) >= v_top_k AS enough
+        FROM keyword_some AS s
+    ),
+    keyword_best AS MATERIALIZED (
+        SELECT b.article_id, max(b.score) AS score, rank() OVER (ORDER BY max(b.score) DESC) AS leg_rank
+        FROM (
+            SELECT s.article_id, s.score FROM keyword_some AS s
+            WHERE (SELECT e.enough FROM keyword_enough AS e)
+            UNION ALL
+            SELECT c.article_id, round(c.raw * v_billionth)::bigint FROM chunks AS c
+            WHERE c.raw IS NOT NULL AND NOT (SELECT e.enough FROM keyword_enough AS e)
+        ) AS b
+        GROUP BY b.article_id
+        ORDER BY score DESC, article_id ASC
+        LIMIT v_top_k
+    ),
+    legs AS MATERIALIZED (
+        SELECT v.article_ids AS vector_ids, v.ranks AS vector_ranks, k.article_ids AS keyword_ids, k.ranks AS keyword_ranks, v.peak
+        FROM (
+            SELECT
+                array_agg(b.article_id ORDER BY b.score DESC, b.article_id ASC) AS article_ids,
+                array_agg(b.leg_rank ORDER BY b.score DESC, b.article_id ASC) AS ranks,
+                -- the best similarity, also where it is below 0
+                CASE WHEN max(b.score) > 0 THEN max(b.score) ELSE (SELECT max(c.similarity) FROM chunks AS c) END * 0.000001 AS peak
+            FROM vector_best AS b
+        ) AS v
+        CROSS JOIN (
+            SELECT
+                array_agg(b.article_id ORDER BY b.score DESC, b.article_id ASC) AS article_ids,
+                array_agg(b.leg_rank ORDER BY b.score DESC, b.article_id ASC) AS ranks
+            FROM keyword_best AS b
+        ) AS k
+    ),
+    decided AS MATERIALIZED (
+        SELECT
+            d.decision,
+            u.uses_vector,
+            u.uses_keyword,
+            -- the expressions of apply_kb_decision_v1
+            CASE WHEN u.uses_keyword THEN (d.decision ->> 'vector_weight')::double precision ELSE 1 END * 1000 AS vector_unit,
+            CASE WHEN u.uses_vector THEN (d.decision ->> 'keyword_weight')::double precision ELSE 1 END * 1e9 / v_keyword_bound AS keyword_unit
+        FROM (
+            SELECT CASE
+                WHEN l.vector_ids IS NOT NULL OR l.keyword_ids IS NOT NULL
+                    THEN kbsearch.arbitrate_kb_rankings_v1(
+                        v_policy, v_query_class, l.vector_ids, l.vector_ranks, l.keyword_ids, l.keyword_ranks, l.peak, v_exploratory
+                    )
+            END AS decision
+            FROM legs AS l
+            OFFSET 0 -- decided once, and not wherever it is named
+        ) AS d
+        CROSS JOIN LATERAL (
+            SELECT (d.decision ->> 'vector_weight')::numeric > 0 AS uses_vector, (d.decision ->> 'keyword_weight')::numeric > 0 AS uses_keyword
+        ) AS u
+    ),
+    candidates AS MATERIALIZED (
+        SELECT s.article_id, s.chunk_id, s.score, s.similarity, s.raw
+        FROM (
+            SELECT DISTINCT ON (f.article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
+            FROM (
+                SELECT
+                    c.article_id, c.chunk_id,
+                    -- the expressions of fuse_kb_weighted_v1
+                    coalesce(round(greatest(0, u.similarity) * d.vector_unit)::bigint, 0) + coalesce(round(u.raw * d.keyword_unit)::bigint, 0) AS score,
+                    u.similarity,
+                    u.raw
+                FROM chunks AS c
+                CROSS JOIN decided AS d
+                CROSS JOIN LATERAL (
+                    SELECT CASE WHEN d.uses_vector THEN c.similarity END AS similarity, CASE WHEN d.uses_keyword THEN c.raw END AS raw
+                ) AS u
+                WHERE u.similarity IS NOT NULL OR u.raw IS NOT NULL
+            ) AS f
+            ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC
+        ) AS s
+        WHERE v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score
+    ),
+    chosen AS (
+        SELECT array_agg(b.article_id ORDER BY b.score DESC, b.article_id ASC) AS article_ids
+        FROM (SELECT c.article_id, c.score FROM candidates AS c ORDER BY score DESC, article_id ASC LIMIT v_top_k) AS b
+    ),
+    record AS MATERIALIZED (
+        SELECT CASE WHEN d.decision IS NOT NULL THEN kbsearch.build_kb_manifest_v1(
+            v_query_text, v_policy, v_query_class, l.vector_ids, l.vector_ranks, l.keyword_ids, l.keyword_ranks, l.peak, v_exploratory, d.decision,
+            h.article_ids
+        ) END AS manifest
+        FROM decided AS d
+        CROSS JOIN legs AS l
+        CROSS JOIN chosen AS h
+    ),
+    recorded AS MATERIALIZED (
+        SELECT
+            r.manifest,
+            CASE WHEN d.decision IS NULL THEN '--' ELSE concat(
+                CASE WHEN d.uses_vector THEN 'v' ELSE '-' END, CASE WHEN d.uses_keyword THEN 'k' ELSE '-' END, ':', d.decision ->> 'verdict', ':',
+                d.decision ->> 'vector_weight', ':', r.manifest ->> 'manifest_digest'
+            ) END AS decision
+        FROM decided AS d
+        CROSS JOIN record AS r
+    ),
+    cut AS (
+        SELECT q.article_id
+        FROM (
+            SELECT c.article_id, a.kind, row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
+            FROM candidates AS c
+            INNER JOIN kbsearch.kb_articles AS a ON a.org_id = v_org_id AND a.id = c.article_id
+        ) AS q
+        WHERE q.place_in_kind > coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
+    ),
+    counted AS MATERIALIZED (
+        SELECT count(*) AS total
+        FROM candidates AS c
+        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
+    ),
+    page AS MATERIALIZED (
+        SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
+        FROM candidates AS c
+        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
+        ORDER BY score DESC, article_id ASC
+        LIMIT p_limit OFFSET p_offset
+    ),
+    groups AS MATERIALIZED (
+        SELECT c.score, count(*) AS size
+        FROM candidates AS c
+        WHERE c.score BETWEEN (SELECT min(p.score) FROM page AS p) AND (SELECT max(p.score) FROM page AS p)
+        GROUP BY c.score
+    )
+    SELECT
+        p_offset + row_number() OVER (ORDER BY p.score DESC, p.article_id ASC),
+        p.article_id, p.chunk_id, p.score, p.similarity, p.raw, p.tied_with, counted.total, r.decision, r.manifest
+    FROM recorded AS r
+    CROSS JOIN counted
+    LEFT JOIN (
+        SELECT g.article_id, g.chunk_id, g.score, g.similarity, g.raw, t.size - 1 AS tied_with
+        FROM page AS g
+        INNER JOIN groups AS t ON t.score = g.score
+    ) AS p ON true
+    ORDER BY score DESC, article_id ASC;
+END
+$$;
+
+-- Name: FUNCTION rank_kb_arbitrated_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.rank_kb_arbitrated_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint) IS 'The articles of a search whose legs are arbitrated, as rank_kb_articles_v1 has them, with the decision (apply_kb_decision_v1) and the manifest (build_kb_manifest_v1; NULL where neither leg found anything). At least one row: where the page is empty, one without an article.';
 
 -- Name: reanalyze_kb_chunks_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3561,6 +5132,257 @@ content_sha256: What the last upsert stored as p_content_sha256. NULL for an art
 
 Errors: KBORG, KBART.';
 
+-- Name: kb_arbitration_policies; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_arbitration_policies (
+    org_id bigint NOT NULL,
+    name text CONSTRAINT kb_builtin_policies_name_not_null NOT NULL,
+    version integer CONSTRAINT kb_builtin_policies_version_not_null NOT NULL,
+    top_k integer DEFAULT 5 CONSTRAINT kb_builtin_policies_top_k_not_null NOT NULL,
+    penalty numeric DEFAULT 0.5 CONSTRAINT kb_builtin_policies_penalty_not_null NOT NULL,
+    max_disagreement numeric CONSTRAINT kb_builtin_policies_max_disagreement_not_null NOT NULL,
+    similarity_threshold numeric CONSTRAINT kb_builtin_policies_similarity_threshold_not_null NOT NULL,
+    moderate_rule text CONSTRAINT kb_builtin_policies_moderate_rule_not_null NOT NULL,
+    severe_rule text CONSTRAINT kb_builtin_policies_severe_rule_not_null NOT NULL,
+    advisory_leg text,
+    calibrated boolean DEFAULT false CONSTRAINT kb_builtin_policies_calibrated_not_null NOT NULL,
+    vector_weight numeric DEFAULT 0.5 CONSTRAINT kb_builtin_policies_vector_weight_not_null NOT NULL,
+    keyword_weight numeric DEFAULT 0.5 CONSTRAINT kb_builtin_policies_keyword_weight_not_null NOT NULL,
+    privilege numeric DEFAULT 1 CONSTRAINT kb_builtin_policies_privilege_not_null NOT NULL,
+    class_rules jsonb DEFAULT '{}'::jsonb CONSTRAINT kb_builtin_policies_class_rules_not_null NOT NULL,
+    description text DEFAULT ''::text CONSTRAINT kb_builtin_policies_description_not_null NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_builtin_policies_advisory_leg_check CHECK ((advisory_leg = ANY (ARRAY['vector'::text, 'keyword'::text]))),
+    CONSTRAINT kb_builtin_policies_check CHECK (((vector_weight + keyword_weight) = (1)::numeric)),
+    CONSTRAINT kb_builtin_policies_class_rules_check CHECK ((kbsearch.find_kb_class_fault_v1(class_rules) IS NULL)),
+    CONSTRAINT kb_builtin_policies_keyword_weight_check CHECK (((keyword_weight >= (0)::numeric) AND (keyword_weight <= (1)::numeric) AND (scale(trim_scale(keyword_weight)) <= 6))),
+    CONSTRAINT kb_builtin_policies_max_disagreement_check CHECK (((max_disagreement >= (0)::numeric) AND (max_disagreement <= (1)::numeric) AND (scale(trim_scale(max_disagreement)) <= 6))),
+    CONSTRAINT kb_builtin_policies_moderate_rule_check CHECK ((moderate_rule = ANY (ARRAY['fuse'::text, 'apply_rule'::text]))),
+    CONSTRAINT kb_builtin_policies_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
+    CONSTRAINT kb_builtin_policies_penalty_check CHECK (((penalty >= (0)::numeric) AND (penalty <= (1)::numeric) AND (scale(trim_scale(penalty)) <= 6))),
+    CONSTRAINT kb_builtin_policies_privilege_check CHECK (((privilege >= 0.5) AND (privilege <= (1)::numeric) AND (scale(trim_scale(privilege)) <= 6))),
+    CONSTRAINT kb_builtin_policies_severe_rule_check CHECK ((severe_rule = ANY (ARRAY['apply_rule'::text, 'escalate'::text, 'fuse'::text]))),
+    CONSTRAINT kb_builtin_policies_similarity_threshold_check CHECK (((similarity_threshold >= ('-1'::integer)::numeric) AND (similarity_threshold <= (1)::numeric) AND (scale(trim_scale(similarity_threshold)) <= 6))),
+    CONSTRAINT kb_builtin_policies_top_k_check CHECK (((top_k >= 1) AND (top_k <= 100))),
+    CONSTRAINT kb_builtin_policies_vector_weight_check CHECK (((vector_weight >= (0)::numeric) AND (vector_weight <= (1)::numeric) AND (scale(trim_scale(vector_weight)) <= 6))),
+    CONSTRAINT kb_builtin_policies_version_check CHECK (((version >= 1) AND (version <= 999999999)))
+);
+
+-- Name: TABLE kb_arbitration_policies; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_arbitration_policies IS 'An organisation''s own arbitration policies, made by create_kb_arbitration_policy_v1; rows never change.';
+
+-- Name: COLUMN kb_arbitration_policies.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.org_id IS 'The organisation that it is of.';
+
+-- Name: COLUMN kb_arbitration_policies.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.name IS 'Name.';
+
+-- Name: COLUMN kb_arbitration_policies.version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.version IS 'Version, from 1.';
+
+-- Name: COLUMN kb_arbitration_policies.top_k; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.top_k IS 'How many of the best articles of each leg are compared, 1 … 100.';
+
+-- Name: COLUMN kb_arbitration_policies.penalty; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.penalty IS 'What a pair counts that one ranking orders and the other leaves undecided, 0 … 1.';
+
+-- Name: COLUMN kb_arbitration_policies.max_disagreement; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.max_disagreement IS 'Limit, 0 … 1: over it the severe rule decides, up to it the moderate one.';
+
+-- Name: COLUMN kb_arbitration_policies.similarity_threshold; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.similarity_threshold IS 'Cosine from which on apply_rule trusts the vector leg, -1 … 1.';
+
+-- Name: COLUMN kb_arbitration_policies.moderate_rule; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.moderate_rule IS 'fuse or apply_rule.';
+
+-- Name: COLUMN kb_arbitration_policies.severe_rule; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.severe_rule IS 'apply_rule, escalate or fuse.';
+
+-- Name: COLUMN kb_arbitration_policies.advisory_leg; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.advisory_leg IS 'vector or keyword: the leg that never decides; NULL: none.';
+
+-- Name: COLUMN kb_arbitration_policies.calibrated; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.calibrated IS 'Whether the legs are known to converge; they are then always fused.';
+
+-- Name: COLUMN kb_arbitration_policies.vector_weight; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.vector_weight IS 'Weight of the vector leg where the legs are fused, 0 … 1.';
+
+-- Name: COLUMN kb_arbitration_policies.keyword_weight; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.keyword_weight IS 'Weight of the keyword leg where the legs are fused, 0 … 1.';
+
+-- Name: COLUMN kb_arbitration_policies.privilege; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.privilege IS 'Weight of a leg that is trusted before the other, 0.5 … 1; 1: its ranking alone.';
+
+-- Name: COLUMN kb_arbitration_policies.class_rules; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.class_rules IS 'What is different for a class of question: {"class": {…}}.';
+
+-- Name: COLUMN kb_arbitration_policies.description; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.description IS 'For people.';
+
+-- Name: COLUMN kb_arbitration_policies.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_policies.created_at IS 'When it was made.';
+
+-- Name: kb_builtin_policies; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_builtin_policies (
+    name text NOT NULL,
+    version integer NOT NULL,
+    top_k integer DEFAULT 5 NOT NULL,
+    penalty numeric DEFAULT 0.5 NOT NULL,
+    max_disagreement numeric NOT NULL,
+    similarity_threshold numeric NOT NULL,
+    moderate_rule text NOT NULL,
+    severe_rule text NOT NULL,
+    advisory_leg text,
+    calibrated boolean DEFAULT false NOT NULL,
+    vector_weight numeric DEFAULT 0.5 NOT NULL,
+    keyword_weight numeric DEFAULT 0.5 NOT NULL,
+    privilege numeric DEFAULT 1 NOT NULL,
+    class_rules jsonb DEFAULT '{}'::jsonb NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    CONSTRAINT kb_builtin_policies_advisory_leg_check CHECK ((advisory_leg = ANY (ARRAY['vector'::text, 'keyword'::text]))),
+    CONSTRAINT kb_builtin_policies_check CHECK (((vector_weight + keyword_weight) = (1)::numeric)),
+    CONSTRAINT kb_builtin_policies_class_rules_check CHECK ((kbsearch.find_kb_class_fault_v1(class_rules) IS NULL)),
+    CONSTRAINT kb_builtin_policies_keyword_weight_check CHECK (((keyword_weight >= (0)::numeric) AND (keyword_weight <= (1)::numeric) AND (scale(trim_scale(keyword_weight)) <= 6))),
+    CONSTRAINT kb_builtin_policies_max_disagreement_check CHECK (((max_disagreement >= (0)::numeric) AND (max_disagreement <= (1)::numeric) AND (scale(trim_scale(max_disagreement)) <= 6))),
+    CONSTRAINT kb_builtin_policies_moderate_rule_check CHECK ((moderate_rule = ANY (ARRAY['fuse'::text, 'apply_rule'::text]))),
+    CONSTRAINT kb_builtin_policies_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
+    CONSTRAINT kb_builtin_policies_penalty_check CHECK (((penalty >= (0)::numeric) AND (penalty <= (1)::numeric) AND (scale(trim_scale(penalty)) <= 6))),
+    CONSTRAINT kb_builtin_policies_privilege_check CHECK (((privilege >= 0.5) AND (privilege <= (1)::numeric) AND (scale(trim_scale(privilege)) <= 6))),
+    CONSTRAINT kb_builtin_policies_severe_rule_check CHECK ((severe_rule = ANY (ARRAY['apply_rule'::text, 'escalate'::text, 'fuse'::text]))),
+    CONSTRAINT kb_builtin_policies_similarity_threshold_check CHECK (((similarity_threshold >= ('-1'::integer)::numeric) AND (similarity_threshold <= (1)::numeric) AND (scale(trim_scale(similarity_threshold)) <= 6))),
+    CONSTRAINT kb_builtin_policies_top_k_check CHECK (((top_k >= 1) AND (top_k <= 100))),
+    CONSTRAINT kb_builtin_policies_vector_weight_check CHECK (((vector_weight >= (0)::numeric) AND (vector_weight <= (1)::numeric) AND (scale(trim_scale(vector_weight)) <= 6))),
+    CONSTRAINT kb_builtin_policies_version_check CHECK (((version >= 1) AND (version <= 999999999)))
+);
+
+-- Name: TABLE kb_builtin_policies; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_builtin_policies IS 'Global. The arbitration policies that come with kbsearch; rows never change.';
+
+-- Name: COLUMN kb_builtin_policies.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.name IS 'Name.';
+
+-- Name: COLUMN kb_builtin_policies.version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.version IS 'Version, from 1.';
+
+-- Name: COLUMN kb_builtin_policies.top_k; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.top_k IS 'How many of the best articles of each leg are compared, 1 … 100.';
+
+-- Name: COLUMN kb_builtin_policies.penalty; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.penalty IS 'What a pair counts that one ranking orders and the other leaves undecided, 0 … 1.';
+
+-- Name: COLUMN kb_builtin_policies.max_disagreement; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.max_disagreement IS 'Limit, 0 … 1: over it the severe rule decides, up to it the moderate one.';
+
+-- Name: COLUMN kb_builtin_policies.similarity_threshold; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.similarity_threshold IS 'Cosine from which on apply_rule trusts the vector leg, -1 … 1.';
+
+-- Name: COLUMN kb_builtin_policies.moderate_rule; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.moderate_rule IS 'fuse or apply_rule.';
+
+-- Name: COLUMN kb_builtin_policies.severe_rule; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.severe_rule IS 'apply_rule, escalate or fuse.';
+
+-- Name: COLUMN kb_builtin_policies.advisory_leg; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.advisory_leg IS 'vector or keyword: the leg that never decides; NULL: none.';
+
+-- Name: COLUMN kb_builtin_policies.calibrated; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.calibrated IS 'Whether the legs are known to converge; they are then always fused.';
+
+-- Name: COLUMN kb_builtin_policies.vector_weight; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.vector_weight IS 'Weight of the vector leg where the legs are fused, 0 … 1.';
+
+-- Name: COLUMN kb_builtin_policies.keyword_weight; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.keyword_weight IS 'Weight of the keyword leg where the legs are fused, 0 … 1.';
+
+-- Name: COLUMN kb_builtin_policies.privilege; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.privilege IS 'Weight of a leg that is trusted before the other, 0.5 … 1; 1: its ranking alone.';
+
+-- Name: COLUMN kb_builtin_policies.class_rules; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.class_rules IS 'What is different for a class of question: {"class": {…}}.';
+
+-- Name: COLUMN kb_builtin_policies.description; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_policies.description IS 'For people.';
+
+-- Name: resolve_kb_policy_v1(bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.resolve_kb_policy_v1(p_org_id bigint, p_policy text) RETURNS jsonb
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT jsonb_build_object('name', p.name, 'version', p.version, 'top_k', p.top_k, 'penalty', trim_scale(p.penalty), 'max_disagreement', trim_scale(p.max_disagreement), 'similarity_threshold', trim_scale(p.similarity_threshold), 'moderate_rule', p.moderate_rule, 'severe_rule', p.severe_rule, 'advisory_leg', p.advisory_leg, 'calibrated', p.calibrated, 'vector_weight', trim_scale(p.vector_weight), 'keyword_weight', trim_scale(p.keyword_weight), 'privilege', trim_scale(p.privilege), 'class_rules', p.class_rules) AS jsonb_build_object
+    FROM ( SELECT b.name,
+             b.version,
+             b.top_k,
+             b.penalty,
+             b.max_disagreement,
+             b.similarity_threshold,
+             b.moderate_rule,
+             b.severe_rule,
+             b.advisory_leg,
+             b.calibrated,
+             b.vector_weight,
+             b.keyword_weight,
+             b.privilege,
+             b.class_rules
+            FROM kbsearch.kb_builtin_policies b
+         UNION ALL
+          SELECT o.name,
+             o.version,
+             o.top_k,
+             o.penalty,
+             o.max_disagreement,
+             o.similarity_threshold,
+             o.moderate_rule,
+             o.severe_rule,
+             o.advisory_leg,
+             o.calibrated,
+             o.vector_weight,
+             o.keyword_weight,
+             o.privilege,
+             o.class_rules
+            FROM kbsearch.kb_arbitration_policies o
+           WHERE (o.org_id = resolve_kb_policy_v1.p_org_id)) p
+   WHERE ((resolve_kb_policy_v1.p_policy ~ '^[a-z][a-z0-9_]{0,62}(@[1-9][0-9]{0,8})?$'::text) AND (p.name = split_part(resolve_kb_policy_v1.p_policy, '@'::text, 1)) AND ((p.version)::text = COALESCE(NULLIF(split_part(resolve_kb_policy_v1.p_policy, '@'::text, 2), ''::text), '1'::text)));
+END;
+
+-- Name: FUNCTION resolve_kb_policy_v1(p_org_id bigint, p_policy text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.resolve_kb_policy_v1(p_org_id bigint, p_policy text) IS 'The arbitration policy name@version, built-in or the organisation''s own, as arbitrate_kb_rankings_v1 takes it: a JSON object of its columns without the description. A bare name is version 1. NULL: there is none.';
+
 -- Name: kb_builtin_profiles; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_builtin_profiles (
@@ -3572,10 +5394,12 @@ CREATE TABLE kbsearch.kb_builtin_profiles (
     keyword_weight double precision NOT NULL,
     rrf_k integer DEFAULT 60 NOT NULL,
     kind_quota jsonb,
+    policy text,
     description text DEFAULT ''::text NOT NULL,
     CONSTRAINT kb_builtin_profiles_check CHECK (((fusion <> 'weighted'::text) OR ((vector_weight + keyword_weight) = (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
-    CONSTRAINT kb_builtin_profiles_fusion_check CHECK ((fusion = ANY (ARRAY['weighted'::text, 'rrf'::text, 'vector'::text, 'keyword'::text]))),
+    CONSTRAINT kb_builtin_profiles_check2 CHECK (((fusion = 'arbitrate'::text) = (policy IS NOT NULL))),
+    CONSTRAINT kb_builtin_profiles_fusion_check CHECK ((fusion = ANY (ARRAY['weighted'::text, 'rrf'::text, 'vector'::text, 'keyword'::text, 'arbitrate'::text]))),
     CONSTRAINT kb_builtin_profiles_keyword_weight_check CHECK (((keyword_weight >= (0)::double precision) AND (keyword_weight <= (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK (kbsearch.is_kb_quota_v1(kind_quota)),
     CONSTRAINT kb_builtin_profiles_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
@@ -3599,7 +5423,7 @@ COMMENT ON COLUMN kbsearch.kb_builtin_profiles.version IS 'Version, from 1.';
 
 -- Name: COLUMN kb_builtin_profiles.fusion; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON COLUMN kbsearch.kb_builtin_profiles.fusion IS 'weighted, rrf, vector or keyword.';
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.fusion IS 'weighted, rrf, vector, keyword or arbitrate.';
 
 -- Name: COLUMN kb_builtin_profiles.scorer; Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -3621,6 +5445,10 @@ COMMENT ON COLUMN kbsearch.kb_builtin_profiles.rrf_k IS 'The k of rrf, 1 … 100
 
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.kind_quota IS 'Quota of searches that give none; NULL: no quota.';
 
+-- Name: COLUMN kb_builtin_profiles.policy; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.policy IS 'Arbitration policy, name@version; NULL where the fusion is another than arbitrate.';
+
 -- Name: COLUMN kb_builtin_profiles.description; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.description IS 'For people.';
@@ -3637,11 +5465,13 @@ CREATE TABLE kbsearch.kb_ranking_profiles (
     keyword_weight double precision CONSTRAINT kb_builtin_profiles_keyword_weight_not_null NOT NULL,
     rrf_k integer DEFAULT 60 CONSTRAINT kb_builtin_profiles_rrf_k_not_null NOT NULL,
     kind_quota jsonb,
+    policy text,
     description text DEFAULT ''::text CONSTRAINT kb_builtin_profiles_description_not_null NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
     CONSTRAINT kb_builtin_profiles_check CHECK (((fusion <> 'weighted'::text) OR ((vector_weight + keyword_weight) = (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
-    CONSTRAINT kb_builtin_profiles_fusion_check CHECK ((fusion = ANY (ARRAY['weighted'::text, 'rrf'::text, 'vector'::text, 'keyword'::text]))),
+    CONSTRAINT kb_builtin_profiles_check2 CHECK (((fusion = 'arbitrate'::text) = (policy IS NOT NULL))),
+    CONSTRAINT kb_builtin_profiles_fusion_check CHECK ((fusion = ANY (ARRAY['weighted'::text, 'rrf'::text, 'vector'::text, 'keyword'::text, 'arbitrate'::text]))),
     CONSTRAINT kb_builtin_profiles_keyword_weight_check CHECK (((keyword_weight >= (0)::double precision) AND (keyword_weight <= (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK (kbsearch.is_kb_quota_v1(kind_quota)),
     CONSTRAINT kb_builtin_profiles_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
@@ -3669,7 +5499,7 @@ COMMENT ON COLUMN kbsearch.kb_ranking_profiles.version IS 'Version, from 1.';
 
 -- Name: COLUMN kb_ranking_profiles.fusion; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON COLUMN kbsearch.kb_ranking_profiles.fusion IS 'weighted, rrf, vector or keyword.';
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.fusion IS 'weighted, rrf, vector, keyword or arbitrate.';
 
 -- Name: COLUMN kb_ranking_profiles.scorer; Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -3691,6 +5521,10 @@ COMMENT ON COLUMN kbsearch.kb_ranking_profiles.rrf_k IS 'The k of rrf, 1 … 100
 
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.kind_quota IS 'Quota of searches that give none; NULL: no quota.';
 
+-- Name: COLUMN kb_ranking_profiles.policy; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.policy IS 'Arbitration policy, name@version; NULL where the fusion is another than arbitrate.';
+
 -- Name: COLUMN kb_ranking_profiles.description; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.description IS 'For people.';
@@ -3701,7 +5535,7 @@ COMMENT ON COLUMN kbsearch.kb_ranking_profiles.created_at IS 'When it was made.'
 
 -- Name: resolve_kb_profile_v1(bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) RETURNS TABLE(profile text, fusion text, scorer text, vector_weight double precision, keyword_weight double precision, rrf_k integer, kind_quota jsonb)
+CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) RETURNS TABLE(profile text, fusion text, scorer text, vector_weight double precision, keyword_weight double precision, rrf_k integer, kind_quota jsonb, policy text)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT ((p.name || '@'::text) || p.version),
@@ -3710,7 +5544,8 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
      p.vector_weight,
      p.keyword_weight,
      p.rrf_k,
-     p.kind_quota
+     p.kind_quota,
+     p.policy
     FROM ( SELECT b.name,
              b.version,
              b.fusion,
@@ -3718,7 +5553,8 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
              b.vector_weight,
              b.keyword_weight,
              b.rrf_k,
-             b.kind_quota
+             b.kind_quota,
+             b.policy
             FROM kbsearch.kb_builtin_profiles b
          UNION ALL
           SELECT r.name,
@@ -3728,7 +5564,8 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
              r.vector_weight,
              r.keyword_weight,
              r.rrf_k,
-             r.kind_quota
+             r.kind_quota,
+             r.policy
             FROM kbsearch.kb_ranking_profiles r
            WHERE (r.org_id = resolve_kb_profile_v1.p_org_id)) p
    WHERE ((resolve_kb_profile_v1.p_profile ~ '^[a-z][a-z0-9_]{0,62}(@[1-9][0-9]{0,8})?$'::text) AND (p.name = split_part(resolve_kb_profile_v1.p_profile, '@'::text, 1)) AND ((p.version)::text = COALESCE(NULLIF(split_part(resolve_kb_profile_v1.p_profile, '@'::text, 2), ''::text), '1'::text)));
@@ -3789,16 +5626,25 @@ DECLARE
     v_total bigint;
     v_last_place bigint;
     v_last_cursor text;
+    v_decision text;
+    v_manifest jsonb;
 BEGIN
     v_plan := kbsearch.prepare_kb_search_v1(
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata,
         p_min_score, p_profile, p_space_id, p_exploratory, p_language, p_highlight
     );
     SELECT
-        jsonb_agg(to_jsonb(r) - 'total' ORDER BY r.place), max(r.total), max(r.place), (array_agg(r.cursor ORDER BY r.place DESC))[1]
-    INTO v_items, v_total, v_last_place, v_last_cursor
+        jsonb_agg(to_jsonb(r) - '{total,decision,manifest}'::text[] ORDER BY r.place), max(r.total), max(r.place), (array_agg(r.cursor ORDER BY r.place DESC))[1],
+        max(r.decision), (array_agg(r.manifest))[1]
+    INTO v_items, v_total, v_last_place, v_last_cursor, v_decision, v_manifest
     FROM kbsearch.list_kb_results_v1(v_plan, p_query_embedding) AS r;
-    IF v_total IS NULL THEN
+    IF v_plan.fusion = 'arbitrate' THEN
+        v_plan := CASE WHEN v_decision IS NULL THEN kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, false) ELSE kbsearch.apply_kb_decision_v1(v_plan, v_decision, v_manifest) END;
+    END IF;
+    IF v_plan.verdict = 'escalated' THEN
+        v_total := 0;
+        v_last_place := 0;
+    ELSIF v_total IS NULL THEN
         -- an empty page: limit 0, or past the end
         SELECT r.total, r.place - 1 INTO v_total, v_last_place
         FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, 1, v_plan.row_offset, v_plan.after_score, v_plan.after_article_id) AS r;
@@ -3818,7 +5664,8 @@ BEGIN
         'space_id', v_plan.space_id,
         'function', 'search_kb_hybrid_page_v1',
         'function_version', 1,
-        'verdict', NULL,
+        'verdict', v_plan.verdict,
+        'manifest', v_plan.manifest,
         'legs', kbsearch.describe_kb_legs_v1(v_plan)
     );
 END
@@ -3841,7 +5688,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 p_highlight: Whether excerpt_html is filled.
 
@@ -3854,13 +5701,14 @@ profile: The ranking profile used, name@version.
 space_id: The embedding space searched; null where the organisation has none.
 function: The name of this function.
 function_version: Its version, 1.
-verdict: Reserved for arbitration; null.
+verdict: What an arbitration decided: rankings_agree, vector_only, keyword_only, vector_privileged, keyword_privileged, escalated (there are no items then), exploratory_fused, calibrated_fused, advisory or fused_within_limit; null where the profile''s fusion is another, and where neither leg found anything.
+manifest: Its record, as build_kb_manifest_v1 makes it; on pages by cursor its manifest_digest alone; else null.
 legs.vector.takes_part: Whether the vector leg contributed.
-legs.vector.reason: Why it did not: no_embedding (the question has none), no_embedded_chunks, no_direction (no chunk''s vector has one), not_in_fusion (the profile does not use it); else null.
+legs.vector.reason: Why it did not: no_embedding (the question has none), no_embedded_chunks, no_direction (no chunk''s vector has one), not_in_fusion (the profile does not use it), not_chosen (by an arbitration), found_nothing (so that the other leg alone was left to an arbitration); else null.
 legs.vector.chunks_without_embedding: Number of searchable chunks without a vector in the space: they count 0 in this leg. null where the leg takes no part.
 legs.vector.chunks_without_direction: Number of those whose vector has no direction. null where the leg takes no part.
 legs.keyword.takes_part: Whether the keyword leg contributed.
-legs.keyword.reason: Why it did not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion; else null.
+legs.keyword.reason: Why it did not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion, not_chosen, found_nothing; else null.
 legs.keyword.languages: The text search configurations in which the question was analysed.
 legs.keyword.words: Lexemes of the question that the organisation''s articles have.
 legs.keyword.unknown_words: Lexemes of the question that they have not.
@@ -3892,6 +5740,10 @@ BEGIN
         r.vector_similarity, r.keyword_score, r.tied_with, r.settled_by_identity, r.cursor
     FROM kbsearch.list_kb_results_v1(v_plan, p_query_embedding) AS r
     ORDER BY score DESC, article_id ASC;
+    IF NOT FOUND THEN
+        -- was it escalated?
+        v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
+    END IF;
 END
 $$;
 
@@ -3912,7 +5764,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 p_highlight: Whether excerpt_html is filled.
 
@@ -3935,7 +5787,7 @@ tied_with: Number of other candidates of equal score, those on other pages or cu
 settled_by_identity: Whether there are such, so that the article''s id alone decided its place among them.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
 
 -- Name: select_kb_articles_v1(bigint, text[], jsonb, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3958,6 +5810,31 @@ END;
 -- Name: FUNCTION select_kb_articles_v1(p_org_id bigint, p_kinds text[], p_metadata jsonb, p_required bigint[], p_excluded bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.select_kb_articles_v1(p_org_id bigint, p_kinds text[], p_metadata jsonb, p_required bigint[], p_excluded bigint[]) IS 'Published articles that pass the filters: of one of the kinds, whose metadata contains p_metadata (an array: one of its elements), in p_required, not in p_excluded. NULL: no such filter.';
+
+-- Name: store_kb_cached_vectors_v1(bigint, bigint, bigint[], bigint[], bytea[], bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.store_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_article_ids bigint[], p_chunk_ids bigint[], p_chunk_digests bytea[], p_input_sha256 bytea[]) RETURNS SETOF bigint
+    LANGUAGE sql
+    BEGIN ATOMIC
+ INSERT INTO kbsearch.kb_article_embeddings AS e (org_id, space_id, chunk_id, article_id, chunk_digest, input_sha256, embedding)  SELECT store_kb_cached_vectors_v1.p_org_id AS p_org_id,
+             store_kb_cached_vectors_v1.p_space_id AS p_space_id,
+             c.id,
+             c.article_id,
+             g.chunk_digest,
+             g.input_sha256,
+             k.embedding
+            FROM ((UNNEST(store_kb_cached_vectors_v1.p_article_ids, store_kb_cached_vectors_v1.p_chunk_ids, store_kb_cached_vectors_v1.p_chunk_digests, store_kb_cached_vectors_v1.p_input_sha256) g(article_id, chunk_id, chunk_digest, input_sha256)
+              JOIN kbsearch.kb_article_chunks c ON (((c.org_id = store_kb_cached_vectors_v1.p_org_id) AND (c.article_id = g.article_id) AND (c.id = g.chunk_id) AND (kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content) = g.chunk_digest))))
+              JOIN kbsearch.kb_embedding_cache k ON (((k.org_id = store_kb_cached_vectors_v1.p_org_id) AND (k.input_sha256 = g.input_sha256) AND (k.space_id = store_kb_cached_vectors_v1.p_space_id) AND (k.role = 'passage'::text))))
+           ORDER BY c.id
+          FOR KEY SHARE OF c ON CONFLICT(org_id, article_id, chunk_id, space_id) DO UPDATE SET embedding = excluded.embedding, input_sha256 = excluded.input_sha256, chunk_digest = excluded.chunk_digest
+   WHERE ((e.chunk_digest IS DISTINCT FROM excluded.chunk_digest) OR (e.input_sha256 IS DISTINCT FROM excluded.input_sha256) OR (NOT e.has_direction))
+   RETURNING e.chunk_id;
+END;
+
+-- Name: FUNCTION store_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_article_ids bigint[], p_chunk_ids bigint[], p_chunk_digests bytea[], p_input_sha256 bytea[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.store_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_article_ids bigint[], p_chunk_ids bigint[], p_chunk_digests bytea[], p_input_sha256 bytea[]) IS 'Gives chunks their vectors from the cache, in a space; the arrays have an element a chunk. p_chunk_digests: digest_kb_chunk_v1 of the chunks as they were read: one that says something else by now is passed over, and so is one that has this vector. Returns the ids of the others.';
 
 -- Name: store_kb_vectors_v1(bigint, bigint, bigint, jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4214,6 +6091,98 @@ END;
 
 COMMENT ON FUNCTION kbsearch.weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigint[], p_forms text[], p_corpora integer[], p_document_frequencies bigint[], p_chunk_counts bigint[], p_counts_terms boolean) IS 'The words of a question that chunks have, and the weight of each: its share, in 10^-12 and rounded down, of all that the question''s words weigh in their language; a word weighs the number of times that the question says it times its idf, or 1 (p_counts_terms). Arrays run parallel, one element a lexeme: p_forms the folded words it stands for, between spaces, p_corpora the place of its language in p_chunk_counts.';
 
+-- Name: write_kb_articles_v1(bigint, jsonb, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.write_kb_articles_v1(p_org_id bigint, p_articles jsonb, p_space_id bigint DEFAULT NULL::bigint) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_language text;
+    v_written bigint;
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    IF jsonb_typeof(coalesce(p_articles, 'null')) <> 'array' THEN
+        RAISE EXCEPTION 'the articles cannot be stored: p_articles is no array'
+            USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('org_id', p_org_id, 'argument', 'p_articles')::text,
+                HINT = 'Pass an array of objects; a single article is for upsert_kb_article_v1.';
+    END IF;
+    IF p_space_id IS NOT NULL AND NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = p_space_id) THEN
+        RAISE EXCEPTION 'there is no embedding space %', p_space_id
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', p_space_id)::text,
+                HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL to store no vectors.';
+    END IF;
+    SELECT min(r.language) INTO v_language
+    FROM jsonb_to_recordset(p_articles) AS r (language text)
+    WHERE r.language IS NOT NULL AND kbsearch.find_kb_language_v1(r.language) IS NULL;
+    IF v_language IS NOT NULL THEN
+        RAISE EXCEPTION 'there is no text search configuration %', quote_literal(v_language)
+            USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('argument', 'p_articles', 'given', v_language)::text,
+                HINT = 'Name one of pg_catalog.pg_ts_config, german for instance (outside of pg_catalog: schema.name), or NULL for the organisation''s.';
+    END IF;
+
+    -- the organisation's lock before the articles', and those in the order of their ids
+    PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
+    PERFORM 1
+    FROM kbsearch.kb_articles AS a
+    WHERE a.org_id = p_org_id AND a.external_ref IN (SELECT r.external_ref FROM jsonb_to_recordset(p_articles) AS r (external_ref text))
+    ORDER BY a.id
+    FOR UPDATE;
+    DELETE FROM kbsearch.kb_article_chunks AS c
+    USING kbsearch.kb_articles AS a, jsonb_to_recordset(p_articles) AS r (external_ref text)
+    WHERE a.org_id = p_org_id AND a.external_ref = r.external_ref AND c.org_id = a.org_id AND c.article_id = a.id;
+    UPDATE kbsearch.kb_articles AS a
+    SET
+        kind = r.kind, title = r.title, body = r.body, language = kbsearch.find_kb_language_v1(r.language), published = r.published,
+        metadata = r.metadata, source_uri = r.source_uri, content_sha256 = r.content_sha256
+    FROM jsonb_to_recordset(p_articles) AS r (
+        external_ref text, kind text, title text, body text, language text, published boolean, metadata jsonb, source_uri text, content_sha256 text
+    )
+    WHERE a.org_id = p_org_id AND a.external_ref = r.external_ref;
+    INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, chunk_no, heading, content)
+    SELECT p_org_id, a.id, e.n - 1, e.chunk ->> 'heading', e.chunk ->> 'content'
+    FROM jsonb_to_recordset(p_articles) AS r (external_ref text, chunks jsonb)
+    INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.external_ref = r.external_ref
+    CROSS JOIN LATERAL jsonb_array_elements(r.chunks) WITH ORDINALITY AS e (chunk, n)
+    ORDER BY a.id, e.n;
+    GET DIAGNOSTICS v_written = ROW_COUNT;
+    RETURN CASE WHEN p_space_id IS NULL THEN v_written ELSE kbsearch.attach_kb_cached_vectors_v1(p_org_id, p_space_id, p_articles) END;
+END
+$$;
+
+-- Name: FUNCTION write_kb_articles_v1(p_org_id bigint, p_articles jsonb, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.write_kb_articles_v1(p_org_id bigint, p_articles jsonb, p_space_id bigint) IS 'Writes many articles at once, with their chunks, and vectors from the cache: what kbsearch ingest does. They replace those of the same external_ref, which reserve_kb_articles_v1 has made; others are passed over. On an error nothing is stored. What upsert_kb_article_v1 checks of an article is left to the tables, whose errors name no article.
+
+Arguments:
+p_org_id: The organisation that the articles belong to.
+p_articles: Array of objects {"external_ref", "kind", "title", "body", "language", "published", "metadata", "source_uri", "content_sha256", "chunks"}, all given, each external_ref once; chunks are an array of {"content", "heading", "input_sha256"}, the last in hexadecimal digits, as upsert_kb_article_v1 has them.
+p_space_id: Embedding space in which chunks with an input_sha256 get the vector that the cache has of it. NULL: no vectors.
+
+Returns: the number of chunks that were written; with p_space_id, of those that got a vector.
+
+Errors: KBORG, KBART, KBSPC, KBLNG, KBCHK, KBDIM.';
+
+-- Name: write_kb_decimals_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.write_kb_decimals_v1(p_rules jsonb) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT COALESCE(jsonb_object_agg(r.key,
+         CASE
+             WHEN (r.key = ANY (ARRAY['penalty'::text, 'max_disagreement'::text, 'similarity_threshold'::text, 'vector_weight'::text, 'keyword_weight'::text, 'privilege'::text])) THEN to_jsonb((trim_scale(((r.value #>> '{}'::text[]))::numeric))::text)
+             ELSE r.value
+         END), '{}'::jsonb) AS "coalesce"
+    FROM jsonb_each(write_kb_decimals_v1.p_rules) r(key, value);
+END;
+
+-- Name: FUNCTION write_kb_decimals_v1(p_rules jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.write_kb_decimals_v1(p_rules jsonb) IS 'Rules of an arbitration policy with their decimals as strings without trailing zeros, as a manifest has them.';
+
 -- Name: write_kb_entries_v1(bigint, text[], bigint[], smallint[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.write_kb_entries_v1(p_org_id bigint, p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) RETURNS void
@@ -4256,6 +6225,52 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.write_kb_entries_v1(p_org_id bigint, p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds the entries of a small write (lexeme, entry, sign; three arrays) to an organisation''s postings, merged with what stands there as far as that is cheap and keeps nobody waiting, and the counts to its statistics.';
 
+-- Name: kb_arbitration_log; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_arbitration_log (
+    org_id bigint NOT NULL,
+    id bigint NOT NULL,
+    logged_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    manifest jsonb NOT NULL,
+    query_text text,
+    CONSTRAINT kb_arbitration_log_manifest_check CHECK ((jsonb_typeof(manifest) = 'object'::text))
+);
+
+-- Name: TABLE kb_arbitration_log; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_arbitration_log IS 'What searches of organisations that keep a log (organizations.arbitration_log) decided, written by log_kb_arbitration_v1; rows never change and may be deleted.';
+
+-- Name: COLUMN kb_arbitration_log.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_log.org_id IS 'The organisation that was searched.';
+
+-- Name: COLUMN kb_arbitration_log.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_log.id IS 'Its id.';
+
+-- Name: COLUMN kb_arbitration_log.logged_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_log.logged_at IS 'When it was logged.';
+
+-- Name: COLUMN kb_arbitration_log.manifest; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_log.manifest IS 'The manifest of the search, as build_kb_manifest_v1 made it.';
+
+-- Name: COLUMN kb_arbitration_log.query_text; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_arbitration_log.query_text IS 'The question, where the organisation keeps texts; NULL: only its hash, in the manifest.';
+
+-- Name: kb_arbitration_log_id_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
+
+ALTER TABLE kbsearch.kb_arbitration_log ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME kbsearch.kb_arbitration_log_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 -- Name: kb_article_chunks_id_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
 
 ALTER TABLE kbsearch.kb_article_chunks ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
@@ -4290,6 +6305,78 @@ CREATE TABLE kbsearch.kb_corpus_stats (
 -- Name: TABLE kb_corpus_stats; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON TABLE kbsearch.kb_corpus_stats IS 'Derived. What a segment adds to the number of searchable chunks and to their summed lengths (negative where it takes away); an organisation''s statistics are the sums.';
+
+-- Name: kb_embedding_counts; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_embedding_counts (
+    org_id bigint NOT NULL,
+    space_id bigint NOT NULL,
+    role text NOT NULL,
+    hits bigint DEFAULT 0 NOT NULL,
+    misses bigint DEFAULT 0 NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_embedding_counts_hits_check CHECK ((hits >= 0)),
+    CONSTRAINT kb_embedding_counts_misses_check CHECK ((misses >= 0)),
+    CONSTRAINT kb_embedding_counts_role_check CHECK ((role = ANY (ARRAY['query'::text, 'passage'::text])))
+);
+
+-- Name: TABLE kb_embedding_counts; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_embedding_counts IS 'How often the cache was asked, for kbsearch doctor; of no meaning to searches.';
+
+-- Name: COLUMN kb_embedding_counts.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_counts.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_embedding_counts.space_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_counts.space_id IS 'The embedding space.';
+
+-- Name: COLUMN kb_embedding_counts.role; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_counts.role IS 'query or passage.';
+
+-- Name: COLUMN kb_embedding_counts.hits; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_counts.hits IS 'Texts whose vectors were there.';
+
+-- Name: COLUMN kb_embedding_counts.misses; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_counts.misses IS 'Texts that were handed to the model.';
+
+-- Name: COLUMN kb_embedding_counts.updated_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_counts.updated_at IS 'When the cache was last asked.';
+
+-- Name: kb_embedding_inputs; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_embedding_inputs (
+    org_id bigint NOT NULL,
+    input_sha256 bytea NOT NULL,
+    input text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_embedding_inputs_input_sha256_check CHECK ((octet_length(input_sha256) = 32))
+);
+
+-- Name: TABLE kb_embedding_inputs; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_embedding_inputs IS 'Exact texts that models were given, prefix and all, each once an organisation, by its sha256. Of no meaning to searches.';
+
+-- Name: COLUMN kb_embedding_inputs.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_inputs.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_embedding_inputs.input_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_inputs.input_sha256 IS 'sha256 of the text in UTF-8, as in kb_article_embeddings.input_sha256.';
+
+-- Name: COLUMN kb_embedding_inputs.input; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_inputs.input IS 'The text.';
+
+-- Name: COLUMN kb_embedding_inputs.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_embedding_inputs.created_at IS 'When it was first embedded.';
 
 -- Name: kb_embedding_spaces; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -4445,6 +6532,16 @@ ALTER TABLE kbsearch.organizations ALTER COLUMN id ADD GENERATED BY DEFAULT AS I
     CACHE 1
 );
 
+-- Name: kb_arbitration_log kb_arbitration_log_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_arbitration_log
+    ADD CONSTRAINT kb_arbitration_log_pkey PRIMARY KEY (org_id, id);
+
+-- Name: kb_arbitration_policies kb_arbitration_policies_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_arbitration_policies
+    ADD CONSTRAINT kb_arbitration_policies_pkey PRIMARY KEY (org_id, name, version);
+
 -- Name: kb_article_chunks kb_article_chunks_org_id_article_id_id_searchable_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_article_chunks
@@ -4475,6 +6572,11 @@ ALTER TABLE ONLY kbsearch.kb_articles
 ALTER TABLE ONLY kbsearch.kb_articles
     ADD CONSTRAINT kb_articles_pkey PRIMARY KEY (org_id, id);
 
+-- Name: kb_builtin_policies kb_builtin_policies_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_builtin_policies
+    ADD CONSTRAINT kb_builtin_policies_pkey PRIMARY KEY (name, version);
+
 -- Name: kb_builtin_profiles kb_builtin_profiles_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_builtin_profiles
@@ -4484,6 +6586,21 @@ ALTER TABLE ONLY kbsearch.kb_builtin_profiles
 
 ALTER TABLE ONLY kbsearch.kb_corpus_stats
     ADD CONSTRAINT kb_corpus_stats_pkey PRIMARY KEY (org_id, segment_id);
+
+-- Name: kb_embedding_cache kb_embedding_cache_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_embedding_cache
+    ADD CONSTRAINT kb_embedding_cache_pkey PRIMARY KEY (org_id, input_sha256, space_id, role);
+
+-- Name: kb_embedding_counts kb_embedding_counts_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_embedding_counts
+    ADD CONSTRAINT kb_embedding_counts_pkey PRIMARY KEY (org_id, space_id, role);
+
+-- Name: kb_embedding_inputs kb_embedding_inputs_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_embedding_inputs
+    ADD CONSTRAINT kb_embedding_inputs_pkey PRIMARY KEY (org_id, input_sha256);
 
 -- Name: kb_embedding_spaces kb_embedding_spaces_name_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -4530,6 +6647,14 @@ ALTER TABLE ONLY kbsearch.kb_source_kinds
 ALTER TABLE ONLY kbsearch.organizations
     ADD CONSTRAINT organizations_pkey PRIMARY KEY (id);
 
+-- Name: kb_arbitration_log_escalated; Type: INDEX; Schema: kbsearch; Owner: -
+
+CREATE INDEX kb_arbitration_log_escalated ON kbsearch.kb_arbitration_log USING btree (org_id, id) WHERE ((manifest ->> 'verdict'::text) = 'escalated'::text);
+
+-- Name: kb_arbitration_log_time; Type: INDEX; Schema: kbsearch; Owner: -
+
+CREATE INDEX kb_arbitration_log_time ON kbsearch.kb_arbitration_log USING btree (org_id, logged_at);
+
 -- Name: kb_article_embeddings_scan; Type: INDEX; Schema: kbsearch; Owner: -
 
 CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings USING btree (org_id, space_id, searchable, has_direction);
@@ -4561,6 +6686,18 @@ CREATE TRIGGER kb_10_guard BEFORE UPDATE ON kbsearch.kb_articles FOR EACH ROW EX
 -- Name: organizations kb_10_guard; Type: TRIGGER; Schema: kbsearch; Owner: -
 
 CREATE TRIGGER kb_10_guard BEFORE UPDATE ON kbsearch.organizations FOR EACH ROW EXECUTE FUNCTION kbsearch.kb_organizations_guard_v1();
+
+-- Name: kb_arbitration_log kb_10_immutable; Type: TRIGGER; Schema: kbsearch; Owner: -
+
+CREATE TRIGGER kb_10_immutable BEFORE UPDATE ON kbsearch.kb_arbitration_log FOR EACH ROW EXECUTE FUNCTION kbsearch.kb_immutable_v1('KBARB', 'Delete the row; what was decided cannot be decided otherwise afterwards.');
+
+-- Name: kb_arbitration_policies kb_10_immutable; Type: TRIGGER; Schema: kbsearch; Owner: -
+
+CREATE TRIGGER kb_10_immutable BEFORE UPDATE ON kbsearch.kb_arbitration_policies FOR EACH ROW EXECUTE FUNCTION kbsearch.kb_immutable_v1('KBPOL', 'Make a new version with create_kb_arbitration_policy_v1.');
+
+-- Name: kb_builtin_policies kb_10_immutable; Type: TRIGGER; Schema: kbsearch; Owner: -
+
+CREATE TRIGGER kb_10_immutable BEFORE UPDATE ON kbsearch.kb_builtin_policies FOR EACH ROW EXECUTE FUNCTION kbsearch.kb_immutable_v1('KBPOL', 'Make a policy of your own with create_kb_arbitration_policy_v1.');
 
 -- Name: kb_builtin_profiles kb_10_immutable; Type: TRIGGER; Schema: kbsearch; Owner: -
 
@@ -4610,6 +6747,16 @@ CREATE TRIGGER kb_60_truncated AFTER TRUNCATE ON kbsearch.kb_article_chunks FOR 
 
 CREATE TRIGGER kb_90_end AFTER INSERT OR DELETE OR UPDATE ON kbsearch.kb_article_chunks FOR EACH STATEMENT EXECUTE FUNCTION kbsearch.kb_chunks_begin_v1('-1');
 
+-- Name: kb_arbitration_log kb_arbitration_log_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_arbitration_log
+    ADD CONSTRAINT kb_arbitration_log_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
+-- Name: kb_arbitration_policies kb_arbitration_policies_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_arbitration_policies
+    ADD CONSTRAINT kb_arbitration_policies_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
 -- Name: kb_article_chunks kb_article_chunks_org_id_article_id_article_version_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_article_chunks
@@ -4634,6 +6781,31 @@ ALTER TABLE ONLY kbsearch.kb_articles
 
 ALTER TABLE ONLY kbsearch.kb_corpus_stats
     ADD CONSTRAINT kb_corpus_stats_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
+-- Name: kb_embedding_cache kb_embedding_cache_org_id_input_sha256_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_embedding_cache
+    ADD CONSTRAINT kb_embedding_cache_org_id_input_sha256_fkey FOREIGN KEY (org_id, input_sha256) REFERENCES kbsearch.kb_embedding_inputs(org_id, input_sha256) ON DELETE CASCADE;
+
+-- Name: kb_embedding_cache kb_embedding_cache_space_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_embedding_cache
+    ADD CONSTRAINT kb_embedding_cache_space_id_fkey FOREIGN KEY (space_id) REFERENCES kbsearch.kb_embedding_spaces(id);
+
+-- Name: kb_embedding_counts kb_embedding_counts_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_embedding_counts
+    ADD CONSTRAINT kb_embedding_counts_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
+-- Name: kb_embedding_counts kb_embedding_counts_space_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_embedding_counts
+    ADD CONSTRAINT kb_embedding_counts_space_id_fkey FOREIGN KEY (space_id) REFERENCES kbsearch.kb_embedding_spaces(id);
+
+-- Name: kb_embedding_inputs kb_embedding_inputs_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_embedding_inputs
+    ADD CONSTRAINT kb_embedding_inputs_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
 
 -- Name: kb_ingest_sources kb_ingest_sources_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 

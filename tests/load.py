@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, LiteralString
 
 import psycopg
@@ -105,7 +106,7 @@ class Database:
         shapes = [Article(0, chunks, title=word, kind="policy") for word in words for _ in range(3)]
         self.load(Organisation(numbered(shapes, 1, 1, seed=1)))
 
-    def value(self, statement: LiteralString, parameters: Sequence[Any] = ()) -> Any:
+    def value(self, statement: LiteralString, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
         row = self.connection.execute(statement, parameters).fetchone()
         assert row is not None
         return row[0]
@@ -201,10 +202,18 @@ class Database:
         )
 
     def create_profile(self, org_id: int, profile: Profile) -> str:
-        """Make a profile and return name@version."""
+        """Make a profile, and its policy, and return name@version."""
+        if profile.policy is not None:
+            given = {
+                f"p_{name}": Decimal(str(value)) if isinstance(value, float) else value
+                for name, value in profile.policy.items()
+                if name != "version"
+            }
+            statement = f"SELECT kbsearch.create_kb_arbitration_policy_v1(%(p_org_id)s, {', '.join(f'{name} => %({name})s' for name in given)})"
+            self.value(statement, {"p_org_id": org_id, **given, "p_class_rules": Jsonb(profile.policy["class_rules"])})
         return str(
             self.value(
-                "SELECT kbsearch.create_kb_ranking_profile_v1(%s, %s, %s, %s, %s, %s, %s)",
+                "SELECT kbsearch.create_kb_ranking_profile_v1(%s, %s, %s, %s, %s, %s, %s, p_policy => %s)",
                 [
                     org_id,
                     profile.name,
@@ -213,6 +222,7 @@ class Database:
                     profile.vector_weight,
                     profile.keyword_weight,
                     profile.rrf_k,
+                    profile.policy and f"{profile.policy['name']}@{profile.policy['version']}",
                 ],
             )
         )

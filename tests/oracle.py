@@ -14,6 +14,8 @@ from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
 
+from tests.arbitration.oracle import decision
+
 STOP_WORDS = {"english": frozenset({"the", "of", "and"}), "dutch": frozenset({"of"}), "simple": frozenset[str]()}
 STEMS = {"dutch": {"stone": "ston"}}
 OWN_LANGUAGE = "english"
@@ -81,6 +83,28 @@ class Profile(Brief):
     vector_weight: float = 0.5
     keyword_weight: float = 0.5
     rrf_k: int = 60
+    policy: Mapping[str, Any] | None = None
+
+
+def policy(name: str, **others: Any) -> dict[str, Any]:
+    """An arbitration policy: everything is fused, but for what is said otherwise."""
+    return {
+        "name": name,
+        "version": 1,
+        "top_k": 5,
+        "penalty": 0.5,
+        "max_disagreement": 0.3,
+        "similarity_threshold": 0.85,
+        "moderate_rule": "fuse",
+        "severe_rule": "fuse",
+        "advisory_leg": None,
+        "calibrated": False,
+        "vector_weight": 0.5,
+        "keyword_weight": 0.5,
+        "privilege": 1,
+        "class_rules": {},
+        **others,
+    }
 
 
 BUILT_IN = (
@@ -90,6 +114,7 @@ BUILT_IN = (
     Profile("keyword", "keyword", vector_weight=0.0, keyword_weight=1.0),
     Profile("term_count", "keyword", "term_count", vector_weight=0.0, keyword_weight=1.0),
     Profile("weighted_term_count", "weighted", "term_count"),
+    Profile("arbitrate", "arbitrate", policy=policy("default")),
 )
 
 
@@ -316,6 +341,7 @@ class Candidates:
     """What a search finds before the quota.
 
     Attributes:
+        arbitrated: what arbitrate_kb_rankings_v1 was to be given and what it was to answer, if the search arbitrates and a leg found something.
         found: chunks that a leg found.
         best: each article as one hit.
         ordered: those of them that are not below the floor, in the total order.
@@ -329,9 +355,56 @@ class Candidates:
     kinds: dict[int, str]
     bound: float
     units: tuple[float, float]
+    arbitrated: tuple[dict[str, Any], dict[str, Any]] | None = None
+
+
+def arbitrate(
+    articles: Sequence[Article], search: Search, query_class: str = "question", reference_length: int = 100
+) -> Candidates:
+    """What a search finds whose legs are arbitrated: first as if both counted, then with those that the decision leaves, in its weights."""
+    rules = search.profile.policy
+    assert rules is not None
+    both = find(articles, replace(search, profile=replace(search.profile, fusion="weighted")), reference_length)
+    case: dict[str, Any] = {"policy": rules, "query_class": query_class, "exploratory": False, "similarity_peak": None}
+    for name, best in zip(("vector", "keyword"), legs_of(both.found, both.bound), strict=True):
+        ranks = competition_ranks(best)
+        case[f"{name}_ids"] = sorted(ranks, key=lambda article: (ranks[article], article))[: rules["top_k"]]
+        case[f"{name}_ranks"] = [ranks[article] for article in case[f"{name}_ids"]]
+    cosines = [hit.similarity for hit in both.found if hit.similarity is not None]
+    if cosines:
+        case["similarity_peak"] = Decimal(max(cosines)) / 10**6
+    if not (case["vector_ids"] or case["keyword_ids"]):
+        return both
+    decided = decision(case)
+    vector_weight, keyword_weight = (float(decided[f"{leg}_weight"] or 0) for leg in ("vector", "keyword"))
+    vector_unit = (vector_weight if keyword_weight else 1) * 1000
+    keyword_unit = (keyword_weight if vector_weight else 1) * 1e9 / both.bound
+    found = []
+    for hit in both.found:
+        cosine, raw = hit.similarity if vector_weight else None, hit.raw if keyword_weight else None
+        if cosine is not None or raw is not None:
+            score = round(max(0, cosine or 0) * vector_unit) + round((raw or 0) * keyword_unit)
+            found.append(Hit(hit.article_id, hit.chunk_id, score, cosine, raw))
+    best = best_of_article(found)
+    return replace(
+        both,
+        found=found,
+        best=best,
+        ordered=in_order(best, search),
+        units=(vector_unit, keyword_unit),
+        arbitrated=(case, decided),
+    )
+
+
+def in_order(best: Mapping[int, Hit], search: Search) -> list[Hit]:
+    """Those that are not below the floor, in the total order."""
+    kept = [hit for hit in best.values() if search.min_score is None or hit.score / 1e9 >= search.min_score]
+    return sorted(kept, key=lambda hit: (-hit.score, hit.article_id))
 
 
 def find(articles: Iterable[Article], search: Search, reference_length: int = 100) -> Candidates:
+    if search.profile.fusion == "arbitrate":
+        return arbitrate(tuple(articles), search, reference_length=reference_length)
     corpus = [(article, chunk) for article in articles if article.published for chunk in article.chunks]
     profile = search.profile
     known = known_terms(corpus, search)
@@ -369,10 +442,7 @@ def find(articles: Iterable[Article], search: Search, reference_length: int = 10
     return Candidates(
         found,
         best,
-        sorted(
-            (hit for hit in best.values() if search.min_score is None or hit.score / 1e9 >= search.min_score),
-            key=lambda hit: (-hit.score, hit.article_id),
-        ),
+        in_order(best, search),
         {article.id: article.kind for article, _ in corpus},
         bound,
         (vector_unit, keyword_unit),

@@ -16,7 +16,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tests.oracle import BUILT_IN, Article, Brief, Chunk, Phrase, Profile, Search, Vector
+from tests.oracle import BUILT_IN, Article, Brief, Chunk, Phrase, Profile, Search, Vector, policy
 
 WORDS = ("lamp", "stone", "cloud", "milk")
 FILLERS = ("the", "of", "and")
@@ -60,9 +60,24 @@ OWN_PROFILES = (
     Profile("own", "weighted", vector_weight=0.0, keyword_weight=1.0),
     Profile("own", "rrf", vector_weight=1.0, keyword_weight=0.5, rrf_k=1),
     Profile("own", "rrf", "term_count", vector_weight=0.3, keyword_weight=0.9, rrf_k=10),
+    Profile("own", "arbitrate", policy=policy("own", top_k=3, moderate_rule="apply_rule", severe_rule="apply_rule")),
+    Profile(
+        "own",
+        "arbitrate",
+        policy=policy(
+            "own",
+            severe_rule="apply_rule",
+            similarity_threshold=0.99,
+            privilege=0.8,
+            vector_weight=0.7,
+            keyword_weight=0.3,
+        ),
+    ),
+    Profile("own", "arbitrate", "term_count", policy=policy("own", top_k=2, advisory_leg="keyword")),
+    Profile("own", "arbitrate", policy=policy("own", max_disagreement=0.6, advisory_leg="vector")),
 )
 PROFILES = BUILT_IN + OWN_PROFILES
-ABSOLUTE = tuple(profile for profile in PROFILES if profile.fusion != "rrf")
+ABSOLUTE = tuple(profile for profile in PROFILES if profile.fusion not in ("rrf", "arbitrate"))
 """The profiles whose scores law 7 speaks of."""
 
 

@@ -53,10 +53,22 @@ PLACE = "functions/explain/place_kb_candidates_v1.sql"
 EXPLAIN = "functions/explain/explain_kb_search_v1.sql"
 MATCHES = "functions/explain/list_kb_matches_v1.sql"
 WHY = "functions/explain/explain_kb_article_v1.sql"
+TAU = "functions/arbitrate/kendall_tau_top_k_v1.sql"
+OVERLAP = "functions/arbitrate/rank_biased_overlap_v1.sql"
+ARBITRATE = "functions/arbitrate/arbitrate_kb_rankings_v1.sql"
+MANIFEST = "functions/arbitrate/build_kb_manifest_v1.sql"
+CANONICAL = "functions/arbitrate/canonicalize_kb_json_v1.sql"
+CLASSIFY = "functions/arbitrate/classify_kb_query_v1.sql"
+LOG = "functions/arbitrate/log_kb_arbitration_v1.sql"
 
 PROPERTIES = ("tests/properties",)
 SNAPSHOT = ("tests/snapshot/test_snapshots.py",)
 EXPLANATIONS = ("tests/explain",)
+DISTANCE = ("tests/arbitration/test_distance.py",)
+DECISION = ("tests/arbitration/test_decision.py",)
+RECORD = ("tests/arbitration/test_manifest.py",)
+CLASSES = ("tests/arbitration/test_classify.py",)
+LOGGED = ("tests/arbitration/test_log.py",)
 INDEX = ("tests/index/test_derived_state.py",)
 RACES = ("tests/index/test_interleavings.py", "tests/index/test_concurrency.py")
 
@@ -408,6 +420,113 @@ MUTANTS = (
             ),
         ),
         EXPLANATIONS,
+    ),
+    Mutant(
+        "arbitration: what a list does not have stands before all that it has",
+        (Edit(TAU, "coalesce(l.place, 1001)", "coalesce(l.place, 0)"),),
+        DISTANCE,
+    ),
+    Mutant(
+        "arbitration: a pair that both lists tie counts the penalty",
+        (
+            Edit(
+                TAU,
+                "(a.left_place = b.left_place) <> (a.right_place = b.right_place)",
+                "a.left_place = b.left_place OR a.right_place = b.right_place",
+            ),
+        ),
+        DISTANCE,
+    ),
+    Mutant(
+        "arbitration: the distance's last digit is cut, not rounded",
+        (Edit(TAU, "v_distance * 2e12 + v_unit", "v_distance * 2e12"),),
+        DISTANCE,
+    ),
+    Mutant(
+        "arbitration: an overlap beyond the shorter list is not extrapolated",
+        (Edit(OVERLAP, " + v_overlap_at_cut * (d - v_cut) * div(v_unit, v_cut::numeric * d)", ""),),
+        DISTANCE,
+    ),
+    Mutant(
+        "arbitration: the limit itself is over the limit",
+        (
+            Edit(
+                ARBITRATE,
+                "v_disagreement > (v_rules ->> 'max_disagreement')",
+                "v_disagreement >= (v_rules ->> 'max_disagreement')",
+            ),
+        ),
+        DECISION,
+    ),
+    Mutant(
+        "arbitration: the threshold itself is below it",
+        (Edit(ARBITRATE, "round(p_similarity_peak, 6) >=", "round(p_similarity_peak, 6) >"),),
+        DECISION,
+    ),
+    Mutant(
+        "arbitration: the peak is compared before it is rounded",
+        (Edit(ARBITRATE, "round(p_similarity_peak, 6)", "p_similarity_peak"),),
+        DECISION,
+    ),
+    Mutant(
+        "arbitration: an id that settles a tie makes the legs agree",
+        (
+            Edit(
+                ARBITRATE,
+                " AND coalesce(v_vector_ranks, v_places) = coalesce(v_keyword_ranks, v_places)",
+                "",
+            ),
+        ),
+        DECISION,
+    ),
+    Mutant(
+        "arbitration: calibrated goes before exploratory",
+        (
+            Edit(
+                ARBITRATE, "IF p_exploratory THEN", "IF p_exploratory AND NOT (v_rules ->> 'calibrated')::boolean THEN"
+            ),
+        ),
+        DECISION,
+    ),
+    Mutant(
+        "arbitration: rules of a class do not count",
+        (Edit(ARBITRATE, "v_rules := p_policy || v_own;", "v_rules := p_policy;"),),
+        DECISION,
+    ),
+    Mutant(
+        "arbitration: articles beyond top_k are in the manifest",
+        (Edit(MANIFEST, "coalesce(p_keyword_ids[:v_top_k], '{}')", "coalesce(p_keyword_ids, '{}')"),),
+        RECORD,
+    ),
+    Mutant(
+        "arbitration: the exploratory flag is not in the manifest's digest",
+        (Edit(MANIFEST, "'exploratory', coalesce(p_exploratory, false)", "'exploratory', false"),),
+        RECORD,
+    ),
+    Mutant(
+        "arbitration: keys are sorted by code points",
+        (Edit(CANONICAL, "THEN 2000000 ELSE 0 END", "THEN 0 ELSE 0 END"),),
+        RECORD,
+    ),
+    Mutant(
+        "arbitration: decimals are canonical JSON",
+        (Edit(CANONICAL, "'^-?[0-9]{1,16}$'", "'^-?[0-9.]{1,16}$'"),),
+        RECORD,
+    ),
+    Mutant(
+        "arbitration: a number with its unit is an identifier",
+        (Edit(CLASSIFY, "[a-z\\u00B5\\u03BC]{1,3}$' THEN false", "[a-z\\u00B5\\u03BC]{1,3}$' THEN true"),),
+        CLASSES,
+    ),
+    Mutant(
+        "arbitration: a question's text is kept where only hashes may be",
+        (Edit(LOG, "CASE WHEN v_keeps = 'text' THEN p_query_text END", "p_query_text"),),
+        LOGGED,
+    ),
+    Mutant(
+        "arbitration: any text may be logged as the question",
+        (Edit(LOG, "kbsearch.hash_kb_text_v1(p_query_text) <> p_manifest ->> 'query_hash'", "false"),),
+        LOGGED,
     ),
 )
 

@@ -37,13 +37,21 @@ from kbsearch.cli.embedders import (
     chosen_embedder,
 )
 from kbsearch.cli.progress import progress_bars
+from kbsearch.cli.recipes import (
+    AllowMachineNamesOption,
+    ChunkCharactersOption,
+    ChunkTokensOption,
+    NoPathOption,
+    TemplateOption,
+    chosen_splitter,
+)
 from kbsearch.cli.reports import show_embedded, show_report
+from kbsearch.cli.specs import AlsoOption, embedders_of
 from kbsearch.embed import Embedder, MissingExtraError, ModelFileError
-from kbsearch.ingest import EmbedReport, IngestReport, Source, Splitter, UsageError, embed_missing, ingest
+from kbsearch.ingest import EmbedReport, IngestReport, Machine, Source, UsageError, embed_missing, ingest
 from kbsearch.ingest.documents import printable
 from kbsearch.ingest.organizations import organization_id
 from kbsearch.ingest.sources import FILE_SUFFIXES, JSONL_SUFFIXES, read_jsonl, read_paths, read_pydoc
-from kbsearch.ingest.splitter import CHARACTERS, TOKENS
 from kbsearch.ingest.sql_mark import OVERLAP
 from kbsearch.ingest.sql_query import Query, source_connection
 from kbsearch.ingest.sql_rows import COLUMNS
@@ -115,7 +123,7 @@ def ingest_command(
         bool,
         typer.Option(
             "--embed-missing",
-            help="Ingest nothing; embed the chunks that have no vector, like those of triggers and plain SQL.",
+            help="Ingest nothing; embed the chunks that have no vector, or one of an older text, like those of triggers and plain SQL.",
         ),
     ] = False,
     org: Annotated[str, typer.Option(metavar="NAME", help="Organisation; created when it is missing.")] = "default",
@@ -135,32 +143,18 @@ def ingest_command(
             help="What the articles belong to, for --prune; by default the folder's or file's own name. Needed with --from-sql.",
         ),
     ] = None,
-    chunk_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=32,
-            metavar="N",
-            help=f"Size of chunks in the model's tokens, title and heading included; by default {TOKENS}, or what the model reads. "
-            "For embedders that count tokens.",
-            show_default=False,
-        ),
-    ] = None,
-    chunk_characters: Annotated[
-        int | None,
-        typer.Option(
-            min=50,
-            max=60_000,
-            metavar="N",
-            help=f"Size of chunks in characters; {CHARACTERS} where tokens are not counted.",
-            show_default=False,
-        ),
-    ] = None,
+    chunk_tokens: ChunkTokensOption = None,
+    chunk_characters: ChunkCharactersOption = None,
+    template: TemplateOption = None,
+    no_path: NoPathOption = False,
+    allow_machine_names: AllowMachineNamesOption = False,
     embedder: EmbedderOption = None,
     model: ModelOption = None,
     base_url: BaseUrlOption = None,
     dimensions: DimensionsOption = None,
     query_prefix: QueryPrefixOption = None,
     passage_prefix: PassagePrefixOption = None,
+    also: AlsoOption = None,
     no_embed: Annotated[
         bool,
         typer.Option(
@@ -192,6 +186,8 @@ def ingest_command(
                 "--language": language is not None,
                 "--chunk-tokens": chunk_tokens is not None,
                 "--chunk-characters": chunk_characters is not None,
+                "--no-path": no_path,
+                "--also": bool(also),
             },
             source,
         )
@@ -205,21 +201,32 @@ def ingest_command(
                 query_prefix=query_prefix,
                 passage_prefix=passage_prefix,
             ) as chosen,
+            embedders_of(also or (), "--also") as others,
             _rows(from_sql, options, source_dsn or dsn) as rows,
             connected(dsn, schema) as connection,
             progress_bars(messages()) as progress,
         ):
             if missing:
-                report = _embed_missing(connection, org, chosen, progress=progress, schema=schema)
+                splitter = chosen_splitter(chosen, template=template, allow_machine_names=allow_machine_names)
+                report = _embed_missing(connection, org, chosen, splitter=splitter, progress=progress, schema=schema)
             else:
                 report = ingest(
                     connection,
                     organization_id(connection, org, create=True, schema=schema),
-                    rows or _sources(paths or [], pydoc=pydoc, kind=kind, name=source),
+                    rows or file_sources(paths or [], pydoc=pydoc, kind=kind, name=source),
                     embedder=chosen,
-                    splitter=_splitter(chosen, chunk_tokens, chunk_characters),
+                    splitter=chosen_splitter(
+                        chosen,
+                        tokens=chunk_tokens,
+                        characters=chunk_characters,
+                        template=template,
+                        no_path=no_path,
+                        allow_machine_names=allow_machine_names,
+                    ),
                     language=language,
                     prune=prune,
+                    machine=Machine.here(*paths or []),
+                    also=others,
                     progress=progress,
                     schema=schema,
                 )
@@ -260,18 +267,6 @@ def _check(
         raise UsageError(f"{stray[0]} is about --from-sql, which is not given")
 
 
-def _splitter(embedder: Embedder | None, tokens: int | None, characters: int | None) -> Splitter | None:
-    """The splitter asked for; None for what suits the embedder."""
-    if tokens is None and characters is None:
-        return None
-    if tokens is not None and characters is not None:
-        raise UsageError("--chunk-tokens and --chunk-characters do not go together")
-    try:
-        return Splitter.of(embedder, tokens=tokens, characters=characters)
-    except ValueError as error:
-        raise UsageError(f"--chunk-tokens: {error}") from error
-
-
 def _embed_missing(
     connection: psycopg.Connection[Any], org: str, embedder: Embedder | None, **options: Any
 ) -> EmbedReport:
@@ -295,7 +290,8 @@ def _rows(query: str | None, options: SqlOptions, dsn: str | None) -> Iterator[S
         yield SqlSource(Query(connection, query), options)
 
 
-def _sources(paths: list[Path], *, pydoc: bool, kind: str, name: str | None) -> list[Source]:
+def file_sources(paths: list[Path], *, pydoc: bool, kind: str, name: str | None) -> list[Source]:
+    """What the paths of a command line are. Raises UsageError for one that is nothing that can be ingested."""
     sources = []
     for path in paths:
         if not path.exists():

@@ -17,6 +17,7 @@ _STAGES = {
     "articles": "articles",
     "embed": "embedding",
     "prune": "deleting",
+    "compare": "comparing",
 }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from kbsearch.doctor import data, derived, objects, rights, search, settings, versions
+from kbsearch.doctor import data, derived, embeddings, objects, rights, search, settings, versions
 from kbsearch.doctor.base import CHECKS, Check, Examination, Finding, Level, Progress, run_check
 from kbsearch.errors import KBSearchError, OrganizationError
 from kbsearch.schema import DEFAULT, check_schema
@@ -15,7 +15,7 @@ from kbsearch.schema import DEFAULT, check_schema
 __all__ = ["Diagnosis", "Finding", "Level", "UnknownCheckError", "UnknownRoleError", "examine"]
 
 GROUPS = tuple(
-    module.__name__.rpartition(".")[2] for module in (versions, rights, objects, settings, derived, data, search)
+    module.__name__.rpartition(".")[2] for module in (versions, rights, objects, settings, derived, data, embeddings, search)
 )
 """The modules of the checks, in the order in which they run; importing them registers their checks."""
 

@@ -107,8 +107,8 @@ ORDER BY o.id, e.vectors DESC, s.id""",
         else:
             yield report.warning(
                 f"{number(count, 'vector')} in space {space} ({model}), which is not the active one ({active})",
-                f"DELETE FROM kbsearch.kb_article_embeddings WHERE org_id = {org_id} AND space_id = {space};"
-                "  -- unless a change to that space is under way",
+                f"SELECT kbsearch.drop_kb_space_v1({org_id}, {space});"
+                "  -- unless a change to that space is under way, or the way back to it is to stay open",
                 organization=name,
                 details={"space_id": space, "vectors": count},
             )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Markup: TypeAlias = Literal["markdown", "text"]
 
+_ABSOLUTE = re.compile(r"/|\\\\|[A-Za-z]:[\\/]|\.\.(?:/|$)")
 _FIRST_SURROGATE, _LAST_SURROGATE = "\ud800", "\udfff"
 
 
@@ -17,6 +19,7 @@ class Document:
     """One document of a source; it becomes one article.
 
     external_ref is its name within the organisation; for a file the path relative to the ingest root, with `/`, never an absolute path.
+    path is the relative path of the file that it is read from, if it is one: its folders and its name are something to search for.
     language is a BCP 47 tag or the name of a text search configuration; None: the organisation's.
     """
 
@@ -29,6 +32,7 @@ class Document:
     published: bool = True
     markup: Markup = "text"
     language: str | None = None
+    path: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ def validate(document: Document) -> str | None:
         ("kind", document.kind),
         ("source_uri", document.source_uri or ""),
         ("language", document.language or ""),
+        ("path", document.path or ""),
     ):
         if fault := _text_fault(text):
             return f"{name} contains {fault}"
@@ -61,6 +66,7 @@ def validate(document: Document) -> str | None:
             return f"metadata contains {fault}"
     faults = {
         "metadata contains a number that is not finite": not all(map(math.isfinite, _floats(document.metadata))),
+        "path is absolute": bool(document.path) and bool(_ABSOLUTE.match(str(document.path))),
         "it has no id": not document.external_ref,
         f"kind {document.kind!r} is not a kind": not document.kind.strip() or document.kind == "*",
         "it has neither title nor text": not document.title.strip() and not document.text.strip(),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kbsearch.ingest.documents import Document, Rejected, printable, validate
-from kbsearch.ingest.report import Connection, Progress, UsageError
+from kbsearch.ingest.report import Connection, Progress, UsageError, quiet
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,10 @@ class Collected:
     def open(self, connection: Connection, org_id: int, settings: str, progress: Progress) -> None:
         """Read all; raises UsageError for an unusable name of a source."""
         del connection, org_id, settings
+        self.read(progress)
+
+    def read(self, progress: Progress = quiet) -> None:
+        """Read all; raises UsageError for an unusable name of a source."""
         read = 0
         for source in self.sources:
             if fault := fault_of(source.name):

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 from kbsearch.ingest.documents import Document
 from kbsearch.ingest.splitter import Splitter
-from kbsearch.ingest.template import TEMPLATE
 
 _PARTS = 4
 
@@ -53,13 +52,14 @@ def content_digest(document: Document, language: str | None) -> str:
             "published": document.published,
             "markup": document.markup,
             "language": language,
+            "path": document.path,
         }
     )
 
 
 def chunker_digest(splitter: Splitter) -> str:
     """16 digits of a digest of all that decides the chunks of a text."""
-    return digest({"splitter": dict(splitter.settings), "template": TEMPLATE})[:16]
+    return digest({"splitter": dict(splitter.settings), "template": splitter.layout})[:16]
 
 
 def digest(value: Any) -> str:

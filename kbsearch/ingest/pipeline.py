@@ -9,31 +9,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, TypeVar
 
 import psycopg
 
 from kbsearch.client import KBSearch
-from kbsearch.embed.base import Embedder, Vectors
-from kbsearch.errors import ArticleError, ChunkError, LanguageError, VectorError
-from kbsearch.ingest.documents import Document, Rejected, printable
-from kbsearch.ingest.embedding import Embedded, embed
+from kbsearch.embed.base import Embedder
+from kbsearch.errors import SpaceError
+from kbsearch.ingest.beside import Beside
+from kbsearch.ingest.documents import Document, Rejected
 from kbsearch.ingest.feeds import Collected, Feed, Source
 from kbsearch.ingest.languages import Languages
+from kbsearch.ingest.machine import Machine
 from kbsearch.ingest.notes import Note, chunker_digest, digest
-from kbsearch.ingest.plan import LanguagesOfDocuments, Planner, Work
-from kbsearch.ingest.report import Connection, IngestReport, Progress, UsageError
-from kbsearch.ingest.spaces import Space, activate, active_space, ensure_space
+from kbsearch.ingest.passages import Passages
+from kbsearch.ingest.plan import LanguagesOfDocuments, Planner
+from kbsearch.ingest.report import Connection, IngestReport, Progress, UsageError, quiet
+from kbsearch.ingest.spaces import Space, activate_space, active_space, ensure_space
 from kbsearch.ingest.splitter import Splitter
-from kbsearch.ingest.vectors import CHUNKS_AT_ONCE, StoredChunk, insert_vectors, stored_chunks
+from kbsearch.ingest.vectors import StoredChunk, stored_chunks
+from kbsearch.ingest.writer import Counts, Writer, groups
 from kbsearch.schema import DEFAULT, in_schema
 
 RESERVED_AT_ONCE = 1000
-READ_AT_ONCE = 100
+READ_AT_ONCE = 512
 """Documents that are in memory at a time, where they are read as a stream."""
-ARTICLES_AT_ONCE = 64
+DELETED_AT_ONCE = 64
 
 # A reservation that is a day old is of a run that was stopped, and whose document has gone since.
 _DONE = """SELECT o.reference_length = 100,
@@ -51,38 +53,12 @@ _DISCARD = """DELETE FROM kbsearch.kb_articles AS a
 WHERE a.org_id = %s AND (a.external_ref = ANY (%s) OR a.created_at < now() - interval '1 day') AND a.external_ref IS NOT NULL
     AND a.content_sha256 IS NULL AND NOT a.published AND a.title IS NULL AND a.body IS NULL
     AND NOT EXISTS (SELECT FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = a.org_id AND c.article_id = a.id)"""
-_DROP_VECTORS = (
-    """DELETE FROM kbsearch.kb_article_embeddings AS e WHERE e.org_id = %s AND e.article_id = %s AND e.space_id = %s"""
-)
-_NOTE = "UPDATE kbsearch.kb_articles SET content_sha256 = %s WHERE org_id = %s AND external_ref = %s"
 _NOTES = """SELECT a.external_ref, a.content_sha256
 FROM kbsearch.kb_articles AS a
 WHERE a.org_id = %s AND a.external_ref IS NOT NULL AND a.content_sha256 IS NOT NULL
 ORDER BY a.external_ref COLLATE pg_catalog."C" """
 
-_FAULTS_OF_DOCUMENTS = (
-    ArticleError,
-    ChunkError,
-    LanguageError,
-    VectorError,
-    psycopg.DataError,
-    psycopg.errors.ProgramLimitExceeded,
-)
-"""What is refused by kbsearch, by a type or by a limit of PostgreSQL for what is in one document; all else stops the run."""
-
 _Item = TypeVar("_Item")
-
-
-@dataclass(slots=True)
-class _Counts:
-    read: int = 0
-    written: int = 0
-    reembedded: int = 0
-    deleted: int = 0
-    chunks: int = 0
-    embedded_chunks: int = 0
-    rejected: list[Rejected] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
 
 
 def ingest(
@@ -94,6 +70,8 @@ def ingest(
     splitter: Splitter | None = None,
     language: str | None = None,
     prune: bool = False,
+    machine: Machine | None = None,
+    also: Sequence[Embedder] = (),
     progress: Progress | None = None,
     schema: str = DEFAULT,
 ) -> IngestReport:
@@ -112,6 +90,9 @@ def ingest(
         language: of documents that name none: a text search configuration or a BCP 47 tag; None: the organisation's. A document's language
             that has no configuration is told in `notes`, and the organisation's is used.
         prune: delete articles that an earlier ingest wrote for one of these sources and that the source has no more.
+        machine: whose names are refused in what the model is given, unless the splitter allows them; by default this one.
+        also: embedders of other spaces that the articles written get vectors in, in the same transaction: while the organisation moves from
+            one space to another, the other one's.
         progress: told how far it is.
         schema: that kbsearch is installed in.
 
@@ -121,8 +102,9 @@ def ingest(
     if not connection.autocommit:
         raise UsageError("ingest needs a connection in autocommit mode: articles are committed as they are done")
     feed = Collected(sources) if isinstance(sources, Sequence) else sources
-    quiet: Progress = lambda _stage, _done, _size: None  # noqa: E731
-    return _Ingest(connection, org_id, feed, embedder, splitter, language, progress or quiet, schema).run(prune)
+    return _Ingest(
+        connection, org_id, feed, embedder, splitter, language, machine, also, progress or quiet, schema
+    ).run(prune)
 
 
 class _Ingest:
@@ -134,6 +116,8 @@ class _Ingest:
         embedder: Embedder | None,
         splitter: Splitter | None,
         language: str | None,
+        machine: Machine | None,
+        also: Sequence[Embedder],
         progress: Progress,
         schema: str,
     ) -> None:
@@ -141,12 +125,14 @@ class _Ingest:
         self._client = KBSearch(connection, schema=schema, savepoint=False)
         self._feed, self._embedder, self._progress, self._schema = feed, embedder, progress, schema
         self._splitter = splitter or Splitter.of(embedder)
-        self._template = self._splitter.template
+        self._machine, self._also = machine, also
         # Without an embedder and a size of chunks asked for, what is split is good as it is: its vectors belong to it.
         self._keeps_chunks = embedder is None and splitter is None
         self._languages = LanguagesOfDocuments(Languages.of(connection), language)
-        self._counts = _Counts()
+        self._counts = Counts()
         self._space: Space | None = None
+        self._passages: Passages | None = None
+        self._beside: list[Beside] = []
 
     def run(self, prune: bool) -> IngestReport:
         started = time.monotonic()
@@ -158,14 +144,19 @@ class _Ingest:
         first_load = self._reserve()
         if embedder is not None and feed.size:
             self._space = ensure_space(self._connection, embedder, self._splitter, self._schema)
+            cached = (self._connection, self._org_id, self._space, self._schema)
+            self._passages = Passages.of(embedder, self._splitter, self._machine, cached=cached)
+        beside = (Beside.of(self._connection, self._org_id, one, self._machine, self._schema) for one in self._also)
+        self._beside = [one for one in beside if one.space != self._space]
         planner = Planner(self._splitter, self._space, self._keeps_chunks, self._languages, self._stored)
-        self._write(planner, again=False)
+        writer = Writer(self._connection, self._org_id, self._passages, self._space, self._beside, counts, self._schema)
+        self._write(planner, writer, again=False)
         counts.notes.extend(self._languages.notes())
         if prune:
             self._prune()
         active = self._activate()
         if planner.deferred and active:
-            self._write(planner, again=True)
+            self._write(planner, writer, again=True)
         else:
             planner.unchanged += planner.idle
         self._discard()
@@ -178,7 +169,7 @@ class _Ingest:
             org_id=self._org_id,
             read=counts.read,
             written=counts.written,
-            unchanged=planner.unchanged,
+            unchanged=planner.unchanged + counts.embedded,
             reembedded=counts.reembedded,
             deleted=counts.deleted,
             taken_over=planner.taken_over,
@@ -201,7 +192,7 @@ class _Ingest:
             if embedder is None
             else [embedder.model, embedder.revision, embedder.dimensions, dict(embedder.recipe)]
         )
-        return digest([chunker_digest(self._splitter), model, self._languages.default])
+        return digest([chunker_digest(self._splitter), self._splitter.guarded, model, self._languages.default])
 
     # Ids
 
@@ -229,7 +220,7 @@ class _Ingest:
 
     # Writing
 
-    def _write(self, planner: Planner, *, again: bool) -> None:
+    def _write(self, planner: Planner, writer: Writer, *, again: bool) -> None:
         """Write what there is to write. again: what was put off until searches use this ingest's space."""
         done = 0
         for entries in _slices(self._feed.documents(), READ_AT_ONCE):
@@ -242,87 +233,13 @@ class _Ingest:
             notes = self._notes([document.external_ref for _, document in documents])
             active = active_space(self._connection, self._org_id, self._schema)
             plan = planner.plan_deferred(documents, notes) if again else planner.plan(documents, notes, active)
-            for group in _groups(plan):
-                self._write_group([work for work in group if work is not None])
+            for group in groups(plan):
+                writer.write([work for work in group if work is not None])
                 done += len(group)
                 self._progress("articles", done, self._feed.size)
 
     def _stored(self, external_ref: str) -> list[StoredChunk]:
         return stored_chunks(self._connection, self._org_id, external_ref, self._schema)
-
-    def _write_group(self, group: Sequence[Work]) -> None:
-        """Embed some documents, and commit them together."""
-        made = self._embed(group)
-        start = 0
-        with self._connection.transaction():
-            for work in group:
-                span = range(start, start + len(work.chunks))
-                start = span.stop
-                if made is None:
-                    self._write_one(work, None)
-                elif refused := [position for position in span if position in made.refused]:
-                    self._counts.rejected.append(
-                        _rejected(work.document, f"a chunk has no vector: {made.refused[refused[0]]}")
-                    )
-                elif all(map(made.has, span)):
-                    self._write_one(work, made.vectors[span.start : span.stop])
-        if made is not None and made.error is not None:
-            raise made.error
-
-    def _embed(self, group: Sequence[Work]) -> Embedded | None:
-        if self._embedder is None or not group:
-            return None
-        return embed(self._embedder, [self._template.render(*parts) for work in group for parts in work.parts()])
-
-    def _write_one(self, work: Work, vectors: Vectors | None) -> None:
-        counts = self._counts
-        try:
-            with self._connection.transaction():
-                if work.stored is not None and vectors is not None:
-                    self._add_vectors(work.stored, vectors, work)
-                    counts.reembedded += 1
-                else:
-                    self._upsert(work, vectors)
-                    counts.written += 1
-                    counts.chunks += len(work.chunks)
-        except _FAULTS_OF_DOCUMENTS as error:
-            self._counts.rejected.append(_rejected(work.document, str(error)))
-            return
-        if vectors is not None:
-            counts.embedded_chunks += len(work.chunks)
-
-    def _upsert(self, work: Work, vectors: Vectors | None) -> None:
-        document, chunks = work.document, work.chunks
-        if vectors is not None:
-            chunks = [
-                replace(chunk, embedding=vector, input_sha256=self._template.sha256(work.title, chunk))
-                for chunk, vector in zip(chunks, vectors, strict=True)
-            ]
-        self._client.upsert_article(
-            self._org_id,
-            external_ref=document.external_ref,
-            title=work.title,
-            body=document.text,
-            kind=document.kind,
-            chunks=chunks,
-            published=document.published,
-            metadata=document.metadata,
-            source_uri=document.source_uri,
-            language=work.language,
-            content_sha256=str(work.note),
-            space_id=None if self._space is None else self._space.id,
-        )
-
-    def _add_vectors(self, stored: Sequence[StoredChunk], vectors: Vectors, work: Work) -> None:
-        """Put vectors of this space beside what the article's chunks have; a chunk that was changed meanwhile is left to the next run."""
-        assert self._space is not None  # noqa: S101  (there are vectors)
-        for article_id in {one.article_id for one in stored}:
-            self._execute(_DROP_VECTORS, (self._org_id, article_id, self._space.id))
-        inserted = insert_vectors(
-            self._connection, self._org_id, self._space, self._template, stored, vectors, self._schema
-        )
-        if inserted == len(stored):
-            self._execute(_NOTE, (str(work.note), self._org_id, work.document.external_ref))
 
     # Afterwards
 
@@ -343,7 +260,7 @@ class _Ingest:
             and note.source in presence.sources
             and reference not in presence.references
         ]
-        for batch in _slices(gone, ARTICLES_AT_ONCE):
+        for batch in _slices(gone, DELETED_AT_ONCE):
             with self._connection.transaction():
                 for reference in batch:
                     self._counts.deleted += self._client.delete_article(self._org_id, external_ref=reference)
@@ -353,13 +270,16 @@ class _Ingest:
         """Whether searches use this ingest's space now; None without a space."""
         if self._space is None:
             return None
-        lacking = activate(self._connection, self._org_id, self._space, self._schema)
-        if lacking:
+        try:
+            activate_space(self._connection, self._org_id, self._space, self._schema)
+        except SpaceError as error:
+            lacking, stale = (int(error.detail.get(name, 0)) for name in ("lacking", "stale"))
             self._counts.notes.append(
-                f"searches stay on the embedding space before: {lacking} chunks of other sources have no vector in {self._space.name} yet;"
-                " ingest those too, or run kbsearch ingest --embed-missing"
+                f"searches stay on the embedding space before: {lacking + stale} chunks have no vector of what they say in {self._space.name} yet;"
+                " ingest the other sources too, or run kbsearch reembed"
             )
-        return not lacking
+            return False
+        return True
 
     def _execute(self, statement: str, parameters: Any) -> psycopg.Cursor[Any]:
         return self._connection.execute(in_schema(statement, self._schema).encode(), parameters)
@@ -367,10 +287,6 @@ class _Ingest:
     def _value(self, statement: str, parameters: Any) -> Any:
         row = self._execute(statement, parameters).fetchone()
         return None if row is None else row[0]
-
-
-def _rejected(document: Document, reason: str) -> Rejected:
-    return Rejected(printable(document.external_ref), reason, document.external_ref)
 
 
 def _is_storable(reference: str) -> bool:
@@ -385,19 +301,3 @@ def _slices(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
     remaining = iter(items)
     while batch := list(islice(remaining, size)):
         yield batch
-
-
-def _groups(items: Iterable[Work | None]) -> Iterator[list[Work | None]]:
-    """Work in the portions in which it is embedded and committed."""
-    group: list[Work | None] = []
-    chunks = articles = 0
-    for item in items:
-        group.append(item)
-        if item is not None:
-            articles += 1
-            chunks += len(item.chunks)
-        if chunks >= CHUNKS_AT_ONCE or articles >= ARTICLES_AT_ONCE:
-            yield group
-            group, chunks, articles = [], 0, 0
-    if group:
-        yield group

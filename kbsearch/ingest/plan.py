@@ -114,7 +114,7 @@ class Planner:
             known = Note.parse(notes.get(document.external_ref))
             if known is None or known.content != note.content:
                 self.taken_over += known is not None and known.source != source
-                yield self._anew(document, language, note)
+                yield self.anew(document, language, note)
             elif known.chunker == note.chunker or self.keeps_chunks:
                 if self.space is None or known.space == note.space:
                     self.unchanged += 1
@@ -122,7 +122,7 @@ class Planner:
                 else:
                     yield self._more_vectors(document, language, replace(note, source=known.source))
             elif self.space is None or active in (None, self.space):
-                yield self._anew(document, language, note)
+                yield self.anew(document, language, note)
             else:
                 # Its chunks are other ones now. Until searches use this space the old ones stay, with the vectors that searches compare.
                 self.deferred += 1
@@ -142,20 +142,22 @@ class Planner:
             note = Note(content_digest(document, language), self.chunker, self._space_id, source)
             known = Note.parse(notes.get(document.external_ref))
             is_deferred = known is not None and known.content == note.content and known.chunker != note.chunker
-            yield self._anew(document, language, note) if is_deferred else None
+            yield self.anew(document, language, note) if is_deferred else None
 
     @property
     def _space_id(self) -> str:
         return "-" if self.space is None else str(self.space.id)
 
-    def _anew(self, document: Document, language: str | None, note: Note) -> Work:
-        split, title = self.splitter.split, document.title
-        chunks = split(document.text, document.markup, title=title) or split(title, title=title) or [Chunk(title)]
+    def anew(self, document: Document, language: str | None, note: Note) -> Work:
+        """Write a document, with its chunks."""
+        split, title, path = self.splitter.split, document.title, document.path
+        chunks = split(document.text, document.markup, title=title, path=path) or split(title, title=title, path=path)
+        chunks = chunks or [Chunk(title)]
         return Work(document, language, note, chunks)
 
     def _more_vectors(self, document: Document, language: str | None, note: Note) -> Work:
         """Vectors for the chunks that the article has, if they are those of the document."""
-        work, found = self._anew(document, language, note), self._stored(document, language, note)
+        work, found = self.anew(document, language, note), self._stored(document, language, note)
         same = found.stored and work.chunks == found.chunks and all(one.title == work.title for one in found.stored)
         return found if same else work
 

@@ -12,11 +12,15 @@ from kbsearch.ingest.documents import Rejected
 
 Connection: TypeAlias = psycopg.Connection[Any]
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called with a stage ("read", "reserve", "articles", "embed", "prune"), what is done of it and its size (0 while unknown)."""
+"""Called with a stage ("read", "reserve", "articles", "embed", "prune", "compare"), what is done of it and its size (0 while unknown)."""
 
 
 class UsageError(ValueError):
     """The request itself cannot be carried out; nothing was written."""
+
+
+def quiet(_stage: str, _done: int, _size: int) -> None:
+    """Progress that nobody is told."""
 
 
 @dataclass(frozen=True, slots=True)

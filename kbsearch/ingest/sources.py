@@ -96,7 +96,7 @@ def _read_file(relative: str, path: Path, kind: str) -> Iterator[Document | Reje
 def _text(name: str, stem: str, raw: bytes, kind: str, markup: Markup) -> Document | Rejected:
     text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     if markup == "text":
-        return Document(name, title_of(text, markup) or stem, text, kind)
+        return Document(name, title_of(text, markup) or stem, text, kind, path=name)
     front, text = split_front_matter(text)
     if not text.strip() and not front.title:
         return Rejected(printable(name), "it is empty but for its front matter", name, is_empty=True)
@@ -110,6 +110,7 @@ def _text(name: str, stem: str, raw: bytes, kind: str, markup: Markup) -> Docume
         published=front.published is not False,
         markup=markup,
         language=front.language,
+        path=name,
     )
 
 
@@ -118,7 +119,7 @@ def _html(name: str, stem: str, raw: bytes, kind: str) -> Document | Rejected:
     if not page.text.strip() and not page.title:
         return Rejected(printable(name), "it has no text for readers", name, is_empty=True)
     title = page.title or title_of(page.text, "markdown") or stem
-    return Document(name, title, page.text, kind, markup="markdown", language=page.language)
+    return Document(name, title, page.text, kind, markup="markdown", language=page.language, path=name)
 
 
 def read_pydoc(*, kind: str) -> Iterator[Document]:

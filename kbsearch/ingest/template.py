@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from string import Formatter
 from typing import Protocol, runtime_checkable
 
 from kbsearch.embed.base import Embedder
 from kbsearch.models import Chunk
 
-TEMPLATE = "title\nheading\ncontent"
-"""What a model gets to read of a chunk: these parts, a line each, those that are missing left out."""
+FIELDS = ("title", "heading", "content")
+"""What a template is filled with: the article's title; where the chunk stands, which is the file's relative path and the headings above
+it, joined by HEADING_SEPARATOR; the chunk's text."""
+TEMPLATE = "{title}\n{heading}\n{content}"
+"""What a model gets to read of a chunk, unless a recipe says otherwise. A line whose fields are all blank is left out."""
 HEADING_SEPARATOR = " > "
+_FORMATTER = Formatter()
 
 
 @runtime_checkable
@@ -47,26 +51,57 @@ class Tokens:
         return cls(counter.count_tokens, int(counter.max_tokens), f"{embedder.model} {embedder.revision}".strip())
 
 
+def parse_template(text: str) -> list[list[tuple[str, str | None]]]:
+    """The lines of a template, each as its literal texts with the fields that follow them.
+
+    Raises ValueError for what is no template: a field that there is not, one that is formatted, no content.
+    """
+    try:
+        parsed = [
+            [(literal, name, form, turn) for literal, name, form, turn in _FORMATTER.parse(line)]
+            for line in text.split("\n")
+        ]
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no template: {error}; braces of the text itself are written twice") from error
+    lines: list[list[tuple[str, str | None]]] = []
+    for line in parsed:
+        for _, name, form, turn in line:
+            if name is not None and (name not in FIELDS or form or turn):
+                raise ValueError(
+                    f"{text!r} is no template: its fields are {', '.join(f'{{{one}}}' for one in FIELDS)}, as they stand"
+                )
+        lines.append([(literal, name) for literal, name, _, _ in line])
+    if not any(name == "content" for line in lines for _, name in line):
+        raise ValueError(f"{text!r} is no template: it has no {{content}}")
+    return lines
+
+
 class Template:
     """Renders chunks. Of a title and of a heading path at most a quarter each of what the model reads is rendered, so half is the content's."""
 
-    def __init__(self, tokens: Tokens | None = None) -> None:
-        """Without tokens nothing is cut off."""
+    def __init__(self, tokens: Tokens | None = None, text: str = TEMPLATE) -> None:
+        """Without tokens nothing is cut off. Raises ValueError when text is no template."""
         self._tokens = tokens
+        self._lines = parse_template(text)
+        self.fields = frozenset(name for line in self._lines for _, name in line if name is not None)
         self._shortened = lru_cache(4096)(self._shorten)
 
     def render(self, title: str | None, heading: str | None, content: str) -> str:
-        """The exact text that the model reads for a chunk."""
-        parts = (
-            self._shortened((title,)) if title else "",
-            self._shortened(tuple(heading.split(HEADING_SEPARATOR))) if heading else "",
-            content,
-        )
-        return "\n".join(part for part in parts if part.strip())
-
-    def sha256(self, title: str | None, chunk: Chunk) -> str:
-        """Digest of the exact text that the model reads for a chunk, as hexadecimal digits."""
-        return hashlib.sha256(self.render(title, chunk.heading, chunk.content).encode()).hexdigest()
+        """The text that a model is given for a chunk; empty for a chunk of nothing."""
+        values = {
+            "title": self._shortened((title,)) if title else "",
+            "heading": self._shortened(tuple(heading.split(HEADING_SEPARATOR))) if heading else "",
+            "content": content,
+        }
+        blank = {name for name, value in values.items() if not value.strip()}
+        if len(blank) == len(values):
+            return ""
+        lines = []
+        for line in self._lines:
+            fields = [name for _, name in line if name is not None]
+            if not fields or not blank.issuperset(fields):
+                lines.append("".join(literal + ("" if name is None else values[name]) for literal, name in line))
+        return "\n".join(lines)
 
     def _shorten(self, path: tuple[str, ...]) -> str:
         """As many of the last parts of a path as fit, of the last as many words, of its first word as many characters."""
@@ -98,10 +133,5 @@ class Template:
 
 
 def model_input(title: str | None, chunk: Chunk) -> str:
-    """The text that a model reads for a chunk if it can read all of it."""
+    """The text that a model reads for a chunk if it can read all of it, by the default template and without a prefix."""
     return Template().render(title, chunk.heading, chunk.content)
-
-
-def model_inputs(template: Template, title: str | None, chunks: Sequence[Chunk]) -> list[str]:
-    """The exact texts that the model reads for the chunks of an article."""
-    return [template.render(title, chunk.heading, chunk.content) for chunk in chunks]

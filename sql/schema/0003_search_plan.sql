@@ -7,6 +7,11 @@ CREATE TYPE kbsearch.kb_search_plan AS (
     vector_weight double precision,
     keyword_weight double precision,
     rrf_k integer,
+    policy jsonb,
+    exploratory boolean,
+    query_text text,
+    verdict text,
+    manifest jsonb,
     space_id bigint,
     uses_vector boolean,
     vector_reason text,
@@ -37,7 +42,8 @@ CREATE TYPE kbsearch.kb_search_plan AS (
     after_score bigint,
     after_article_id bigint,
     highlight boolean,
-    cursor_prefix text
+    cursor_prefix text,
+    cursor_legs text
 );
 COMMENT ON TYPE kbsearch.kb_search_plan IS
-'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths.';
+'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision.';

@@ -45,7 +45,8 @@ COMMENT ON COLUMN kbsearch.kb_article_embeddings.chunk_id IS 'The chunk that it 
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.article_id IS 'The chunk''s article.';
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.searchable IS 'Filled by a trigger: whether the article is published.';
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.has_direction IS 'Generated: false for the zero vector and for norms outside 1e-15 … 1e15, where cosine means nothing.';
-COMMENT ON COLUMN kbsearch.kb_article_embeddings.input_sha256 IS 'sha256 of the exact text that was handed to the model; NULL where not known.';
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.chunk_digest IS 'digest_kb_chunk_v1 of the chunk that the vector is of; filled by a trigger where it is not given. Another than the chunk''s now: the vector is stale.';
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.input_sha256 IS 'sha256 of the exact text that was handed to the model, prefix and all; NULL where not known. kb_embedding_inputs has the text.';
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.embedding IS 'The vector, of the space''s dimensions.';
 
 COMMENT ON COLUMN kbsearch.kb_embedding_spaces.id IS 'Its id.';
@@ -63,23 +64,25 @@ COMMENT ON COLUMN kbsearch.kb_source_kinds.description IS 'For people.';
 
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.name IS 'Name.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.version IS 'Version, from 1.';
-COMMENT ON COLUMN kbsearch.kb_builtin_profiles.fusion IS 'weighted, rrf, vector or keyword.';
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.fusion IS 'weighted, rrf, vector, keyword or arbitrate.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.scorer IS 'Keyword scorer: bm25 or term_count.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.vector_weight IS 'Weight of the vector leg, 0 … 1.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.keyword_weight IS 'Weight of the keyword leg, 0 … 1.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.rrf_k IS 'The k of rrf, 1 … 10000.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.kind_quota IS 'Quota of searches that give none; NULL: no quota.';
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.policy IS 'Arbitration policy, name@version; NULL where the fusion is another than arbitrate.';
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.description IS 'For people.';
 
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.org_id IS 'The organisation that it is of.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.name IS 'Name.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.version IS 'Version, from 1.';
-COMMENT ON COLUMN kbsearch.kb_ranking_profiles.fusion IS 'weighted, rrf, vector or keyword.';
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.fusion IS 'weighted, rrf, vector, keyword or arbitrate.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.scorer IS 'Keyword scorer: bm25 or term_count.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.vector_weight IS 'Weight of the vector leg, 0 … 1.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.keyword_weight IS 'Weight of the keyword leg, 0 … 1.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.rrf_k IS 'The k of rrf, 1 … 10000.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.kind_quota IS 'Quota of searches that give none; NULL: no quota.';
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.policy IS 'Arbitration policy, name@version; NULL where the fusion is another than arbitrate.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.description IS 'For people.';
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.created_at IS 'When it was made.';
 

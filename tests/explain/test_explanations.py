@@ -153,7 +153,7 @@ def test_why_an_article_is_here_or_not(db: Database) -> None:
     """Every article of generated organisations, removed and foreign ones too, gets the first reason that holds."""
     seen = set()
 
-    @examples(120)
+    @examples(300)
     @given(st.one_of(questions_of(), *(questions_of(filters=(one,)) for one in FILTERS)), st.integers(1, 4))
     def run(drawn: tuple[Organisation, Search], size: int) -> None:
         organisation, search = drawn

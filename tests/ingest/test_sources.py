@@ -130,7 +130,7 @@ def test_json_lines_of_a_folder_are_read_as_if_they_were_named(tmp_path: Path) -
         },
     )
     assert list(read_paths(tmp_path, kind="page")) == [
-        Document("a.md", "A", "# A", "page", markup="markdown"),
+        Document("a.md", "A", "# A", "page", markup="markdown", path="a.md"),
         Document("q1", "Q", "", "page"),
         Rejected(
             "sub/faq.jsonl:2", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
@@ -155,7 +155,7 @@ def test_a_file_with_nothing_in_it_is_no_document(tmp_path: Path) -> None:
     *empty, titled = read_paths(tmp_path, kind="page")
     assert all(isinstance(entry, Rejected) and entry.is_empty for entry in empty)
     assert [entry.external_ref for entry in empty] == ["a.md", "b.txt", "c.md", "d.html"]
-    assert titled == Document("e.md", "E", "", "page", markup="markdown")
+    assert titled == Document("e.md", "E", "", "page", markup="markdown", path="e.md")
 
 
 def test_front_matter_says_what_the_document_is_and_is_no_text(tmp_path: Path) -> None:
@@ -191,6 +191,7 @@ Text
         published=False,
         markup="markdown",
         language="de-AT",
+        path="a.md",
     )
     assert isinstance(second, Rejected)
     assert "front matter is no YAML" in second.reason
@@ -211,7 +212,9 @@ def test_html_gives_its_main_part_title_and_language(tmp_path: Path) -> None:
         },
     )
     first, second, third, fourth = read_paths(tmp_path, kind="page")
-    assert first == Document("a.html", "Política", "# Política\n\ncafé", "page", markup="markdown", language="pt-BR")
+    assert first == Document(
+        "a.html", "Política", "# Política\n\ncafé", "page", markup="markdown", language="pt-BR", path="a.html"
+    )
     assert isinstance(second, Document)
     assert second.title == "no title, no heading"
     assert third == Rejected("c.html", "not utf-8 (what it declares): byte 0xe9 at 20", "c.html")

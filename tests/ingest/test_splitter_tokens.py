@@ -76,8 +76,9 @@ TEXTS = st.text(alphabet="ab .#\n*`-=é漢한|>,", max_size=500) | st.builds(
 def test_the_model_reads_all_of_every_chunk_and_chunks_hold_all_of_the_text(
     text: str, markup: Markup, title: str, count: Callable[[str], int], limit: int, measure: str
 ) -> None:
+    in_tokens = measure == "tokens"
     splitter = Splitter.of(
-        Counting(limit, count), **({"tokens": limit} if measure == "tokens" else {"characters": 300})
+        Counting(limit, count), tokens=limit if in_tokens else None, characters=None if in_tokens else 300
     )
     chunks = splitter.split(text, markup, title=title)
     assert "".join("".join(chunk.content.split()) for chunk in chunks) == "".join(text.split())

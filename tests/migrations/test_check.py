@@ -154,6 +154,13 @@ DRIFT = [
         "different",
     ),
     (
+        """ALTER TABLE kbsearch.kb_builtin_policies DISABLE TRIGGER USER;
+        UPDATE kbsearch.kb_builtin_policies SET top_k = 6 WHERE name = 'reference';
+        ALTER TABLE kbsearch.kb_builtin_policies ENABLE TRIGGER USER""",
+        "policy reference@1",
+        "different",
+    ),
+    (
         "CREATE FUNCTION kbsearch.extra_v1() RETURNS int LANGUAGE sql AS 'SELECT 1'",
         "function kbsearch.extra_v1()",
         "unexpected",
@@ -257,7 +264,7 @@ def test_a_role_that_may_only_read_can_check(database: str, superuser: Callable[
         admin,
         "CREATE ROLE kbsearch_test_reader LOGIN PASSWORD 'x'",
         "GRANT USAGE ON SCHEMA ext, kbsearch TO kbsearch_test_reader",
-        "GRANT SELECT ON kbsearch.kb_alembic_version, kbsearch.kb_builtin_profiles TO kbsearch_test_reader",
+        "GRANT SELECT ON kbsearch.kb_alembic_version, kbsearch.kb_builtin_profiles, kbsearch.kb_builtin_policies TO kbsearch_test_reader",
     )
     try:
         reader = psycopg.conninfo.make_conninfo(database, user="kbsearch_test_reader", password="x")  # noqa: S106

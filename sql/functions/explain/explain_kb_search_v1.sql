@@ -34,6 +34,7 @@ BEGIN
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id,
         p_exploratory, p_language, false
     );
+    v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
     RETURN QUERY
     WITH page AS MATERIALIZED (
         SELECT
@@ -97,7 +98,7 @@ BEGIN
         p.tied_with > 0,
         p.tied_article_ids,
         kbsearch.say_kb_place_v1(p.vector_rank, p.vector_part, p.keyword_rank, p.keyword_part, p.matches, p.other_chunk_count, p.tied_with),
-        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || p.score || ' ' || p.article_id)
+        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id)
     FROM parts AS p
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = p.kind
@@ -122,7 +123,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 
 Columns:
@@ -150,4 +151,4 @@ tied_article_ids: Those it ties with, ascending, at most 100 of them.
 explanation: The same in words.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';

@@ -5,6 +5,7 @@ AS $$
 DECLARE
     v_dimensions integer;
     v_given integer;
+    v_digest bytea;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id THEN
@@ -22,13 +23,24 @@ BEGIN
                 HINT = 'Embed with the model of the space, or insert a space for this model.';
     END IF;
     -- the lock keeps the chunk's key, which searchable is part of: publishing and unpublishing wait and then update this row too
-    SELECT c.searchable INTO NEW.searchable
+    SELECT c.searchable, kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content) INTO NEW.searchable, v_digest
     FROM kbsearch.kb_article_chunks AS c
     WHERE c.org_id = NEW.org_id AND c.id = NEW.chunk_id
     FOR KEY SHARE OF c;
     NEW.searchable := coalesce(NEW.searchable, false);
+    -- Who stores a vector may say what it is of, which may be what the chunk said before; else it is of what the chunk says now. One that stays is of
+    -- what it was.
+    IF TG_OP = 'INSERT' THEN
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+    ELSIF NEW.chunk_digest IS NOT DISTINCT FROM OLD.chunk_digest THEN
+        IF NEW.chunk_id <> OLD.chunk_id OR NEW.input_sha256 IS DISTINCT FROM OLD.input_sha256 OR NOT kbsearch.is_kb_same_vector_v1(NEW.embedding, OLD.embedding) THEN
+            NEW.chunk_digest := v_digest;
+        END IF;
+    ELSE
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+    END IF;
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_embeddings_check_v1() IS
-'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG) and copies the chunk''s searchable.';
+'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG), copies the chunk''s searchable and, where none is given, notes the digest of what the chunk says, which stays as long as the vector does.';

@@ -2,7 +2,7 @@ CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_em
 RETURNS TABLE (
     place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean,
     external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint,
-    settled_by_identity boolean, cursor text, total bigint
+    settled_by_identity boolean, cursor text, total bigint, decision text, manifest jsonb
 )
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
@@ -23,8 +23,10 @@ BEGIN ATOMIC
         round(r.raw * 1e9::double precision / (p_plan).keyword_bound) / 1e9::double precision,
         r.tied_with,
         r.tied_with > 0,
-        kbsearch.seal_kb_cursor_v1((p_plan).cursor_prefix || ' ' || r.score || ' ' || r.article_id),
-        r.total
+        kbsearch.seal_kb_cursor_v1((p_plan).cursor_prefix || ' ' || coalesce(r.decision, (p_plan).cursor_legs) || ' ' || r.score || ' ' || r.article_id),
+        r.total,
+        r.decision,
+        r.manifest
     FROM kbsearch.rank_kb_articles_v1(
         p_plan, p_embedding, (p_plan).row_limit, (p_plan).row_offset, (p_plan).after_score, (p_plan).after_article_id
     ) AS r
@@ -33,4 +35,4 @@ BEGIN ATOMIC
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind;
 END;
 COMMENT ON FUNCTION kbsearch.list_kb_results_v1(kbsearch.kb_search_plan, vector) IS
-'A page of ranked articles, in no order, with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result.';
+'A page of ranked articles, in no order, with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result, decision and manifest, as in rank_kb_articles_v1.';

@@ -18,6 +18,7 @@ DECLARE
     v_named regconfig;
     v_profile text;
     v_scorer text;
+    v_policy text;
     v_has_vectors boolean;
     v_dimensions integer;
     v_given integer;
@@ -34,10 +35,10 @@ BEGIN
     SELECT
         o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
-        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota
+        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota, p.policy
     INTO
         v_plan.org_id, v_plan.configurations, v_plan.tags, v_plan.chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
-        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota
+        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota, v_policy
     FROM kbsearch.organizations AS o
     CROSS JOIN LATERAL (
         SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
@@ -101,6 +102,11 @@ BEGIN
                 HINT = 'Pass name@version of a built-in profile (weighted@1, rrf@1, vector@1, keyword@1, term_count@1) or of one that create_kb_ranking_profile_v1 returned.';
     END IF;
     v_plan.counts_terms := v_scorer = 'term_count';
+    IF v_plan.fusion = 'arbitrate' THEN
+        v_plan.policy := kbsearch.resolve_kb_policy_v1(p_org_id, v_policy);
+        v_plan.exploratory := coalesce(p_exploratory, false);
+        v_plan.query_text := p_query_text;
+    END IF;
 
     -- question
     IF octet_length(p_query_text) > 32768 THEN
@@ -120,12 +126,12 @@ BEGIN
         -- what page 1 was scored by, whatever was written since
         v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
         v_parts := string_to_array(v_payload, ' ');
-        IF v_parts[6] ~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' THEN
+        IF v_parts[5] ~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' THEN
             SELECT
                 array_agg(CASE WHEN c.n = 1 THEN '' ELSE convert_from(decode(split_part(c.corpus, ':', 1), 'hex'), 'UTF8') END ORDER BY c.n),
                 array_agg(split_part(c.corpus, ':', CASE WHEN c.n = 1 THEN 1 ELSE 2 END)::bigint ORDER BY c.n)
             INTO v_plan.tags, v_plan.chunk_counts
-            FROM string_to_table(v_parts[6], ',') WITH ORDINALITY AS c (corpus, n);
+            FROM string_to_table(v_parts[5], ',') WITH ORDINALITY AS c (corpus, n);
         END IF;
     END IF;
     v_plan.tags[1] := '';
@@ -198,13 +204,14 @@ BEGIN
         v_reason := CASE
             WHEN
                 v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
-                OR v_parts[6] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[7] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
-                OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
+                OR v_parts[5] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[6] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
+                OR v_parts[7] !~ '^[v-][k-](:[a-z_]{1,40}:[01](\.[0-9]{1,6})?:[0-9a-f]{64})?$' OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
             WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
             WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
             WHEN v_parts[4] <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
+            WHEN (v_plan.fusion = 'arbitrate') <> (v_parts[7] LIKE '%:%') THEN 'damaged'
             WHEN p_offset <> 0 THEN 'given together with an offset'
         END;
         IF v_reason IS NOT NULL THEN
@@ -212,12 +219,12 @@ BEGIN
                 USING ERRCODE = 'KBCUR', DETAIL = jsonb_build_object('reason', v_reason)::text,
                     HINT = 'Repeat the request that returned the cursor with all its arguments, p_offset 0, and the cursor unchanged; or start again without it.';
         END IF;
-        v_plan.uses_vector := v_parts[5] LIKE 'v%';
-        v_plan.uses_keyword := v_parts[5] LIKE '%k';
+        v_plan.uses_vector := v_parts[7] LIKE 'v%';
+        v_plan.uses_keyword := v_parts[7] LIKE '_k%';
         v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts) AS c (chunk_count));
         SELECT coalesce(array_agg(coalesce(split_part(f.pair, ':', 2)::bigint, 0) ORDER BY q.n), '{}') INTO v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
-        LEFT JOIN string_to_table(v_parts[7], ',') AS f (pair) ON split_part(f.pair, ':', 1) = q.n::text;
+        LEFT JOIN string_to_table(v_parts[6], ',') AS f (pair) ON split_part(f.pair, ':', 1) = q.n::text;
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
     ELSE
@@ -250,8 +257,8 @@ BEGIN
         v_plan.uses_keyword := v_plan.keyword_reason IS NULL;
     ELSE
         -- the legs of page 1, whatever was written since
-        v_plan.vector_reason := CASE WHEN NOT v_plan.uses_vector THEN coalesce(v_plan.vector_reason, 'no_embedded_chunks') END;
-        v_plan.keyword_reason := CASE WHEN NOT v_plan.uses_keyword THEN coalesce(v_plan.keyword_reason, 'no_known_words') END;
+        v_plan.vector_reason := CASE WHEN NOT v_plan.uses_vector THEN coalesce(v_plan.vector_reason, CASE WHEN v_plan.fusion <> 'arbitrate' THEN 'no_embedded_chunks' END) END;
+        v_plan.keyword_reason := CASE WHEN NOT v_plan.uses_keyword THEN coalesce(v_plan.keyword_reason, CASE WHEN v_plan.fusion <> 'arbitrate' THEN 'no_known_words' END) END;
     END IF;
 
     -- articles that pass the filters
@@ -272,7 +279,6 @@ BEGIN
     v_plan.keyword_unit := CASE WHEN v_plan.uses_vector THEN v_plan.keyword_weight ELSE 1 END * 1e9 / v_plan.keyword_bound;
     v_plan.cursor_prefix := concat_ws(
         ' ', '1', p_org_id, v_plan.profile, v_digest,
-        CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END,
         (
             SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
             FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
@@ -284,7 +290,11 @@ BEGIN
             WHERE f.document_frequency > 0
         )
     );
+    v_plan.cursor_legs := CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END;
     v_plan.highlight := p_highlight;
+    IF v_plan.fusion = 'arbitrate' AND p_cursor IS NOT NULL THEN
+        v_plan := kbsearch.apply_kb_decision_v1(v_plan, v_parts[7], jsonb_build_object('manifest_digest', split_part(v_parts[7], ':', 4)));
+    END IF;
     RETURN v_plan;
 END
 $$;

@@ -4,7 +4,8 @@
 CREATE FUNCTION kbsearch.rank_kb_articles_v1(
     p_plan kbsearch.kb_search_plan, p_embedding vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint
 ) RETURNS TABLE (
-    place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint
+    place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint, decision text,
+    manifest jsonb
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 10
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -41,6 +42,13 @@ DECLARE
     v_vector_unit CONSTANT double precision := p_plan.vector_unit;
     v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
 BEGIN
+    IF v_fusion = 'arbitrate' THEN
+        RETURN QUERY
+        SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, r.decision, r.manifest
+        FROM kbsearch.rank_kb_arbitrated_v1(p_plan, p_embedding, p_limit, p_offset) AS r
+        WHERE r.article_id IS NOT NULL;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
@@ -82,7 +90,7 @@ BEGIN
     )
     SELECT
         counted.before + p_offset + row_number() OVER (ORDER BY p.score DESC, p.article_id ASC),
-        p.article_id, p.chunk_id, p.score, p.similarity, p.raw, g.size - 1, counted.total
+        p.article_id, p.chunk_id, p.score, p.similarity, p.raw, g.size - 1, counted.total, NULL::text, NULL::jsonb
     FROM page AS p
     INNER JOIN groups AS g ON g.score = p.score
     CROSS JOIN counted
@@ -90,4 +98,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(kbsearch.kb_search_plan, vector, bigint, bigint, bigint, bigint) IS
-'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result.';
+'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result; decision, manifest: of an arbitration that this call has done.';

@@ -28,16 +28,25 @@ DECLARE
     v_total bigint;
     v_last_place bigint;
     v_last_cursor text;
+    v_decision text;
+    v_manifest jsonb;
 BEGIN
     v_plan := kbsearch.prepare_kb_search_v1(
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata,
         p_min_score, p_profile, p_space_id, p_exploratory, p_language, p_highlight
     );
     SELECT
-        jsonb_agg(to_jsonb(r) - 'total' ORDER BY r.place), max(r.total), max(r.place), (array_agg(r.cursor ORDER BY r.place DESC))[1]
-    INTO v_items, v_total, v_last_place, v_last_cursor
+        jsonb_agg(to_jsonb(r) - '{total,decision,manifest}'::text[] ORDER BY r.place), max(r.total), max(r.place), (array_agg(r.cursor ORDER BY r.place DESC))[1],
+        max(r.decision), (array_agg(r.manifest))[1]
+    INTO v_items, v_total, v_last_place, v_last_cursor, v_decision, v_manifest
     FROM kbsearch.list_kb_results_v1(v_plan, p_query_embedding) AS r;
-    IF v_total IS NULL THEN
+    IF v_plan.fusion = 'arbitrate' THEN
+        v_plan := CASE WHEN v_decision IS NULL THEN kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, false) ELSE kbsearch.apply_kb_decision_v1(v_plan, v_decision, v_manifest) END;
+    END IF;
+    IF v_plan.verdict = 'escalated' THEN
+        v_total := 0;
+        v_last_place := 0;
+    ELSIF v_total IS NULL THEN
         -- an empty page: limit 0, or past the end
         SELECT r.total, r.place - 1 INTO v_total, v_last_place
         FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, 1, v_plan.row_offset, v_plan.after_score, v_plan.after_article_id) AS r;
@@ -57,7 +66,8 @@ BEGIN
         'space_id', v_plan.space_id,
         'function', 'search_kb_hybrid_page_v1',
         'function_version', 1,
-        'verdict', NULL,
+        'verdict', v_plan.verdict,
+        'manifest', v_plan.manifest,
         'legs', kbsearch.describe_kb_legs_v1(v_plan)
     );
 END
@@ -80,7 +90,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 p_highlight: Whether excerpt_html is filled.
 
@@ -93,13 +103,14 @@ profile: The ranking profile used, name@version.
 space_id: The embedding space searched; null where the organisation has none.
 function: The name of this function.
 function_version: Its version, 1.
-verdict: Reserved for arbitration; null.
+verdict: What an arbitration decided: rankings_agree, vector_only, keyword_only, vector_privileged, keyword_privileged, escalated (there are no items then), exploratory_fused, calibrated_fused, advisory or fused_within_limit; null where the profile''s fusion is another, and where neither leg found anything.
+manifest: Its record, as build_kb_manifest_v1 makes it; on pages by cursor its manifest_digest alone; else null.
 legs.vector.takes_part: Whether the vector leg contributed.
-legs.vector.reason: Why it did not: no_embedding (the question has none), no_embedded_chunks, no_direction (no chunk''s vector has one), not_in_fusion (the profile does not use it); else null.
+legs.vector.reason: Why it did not: no_embedding (the question has none), no_embedded_chunks, no_direction (no chunk''s vector has one), not_in_fusion (the profile does not use it), not_chosen (by an arbitration), found_nothing (so that the other leg alone was left to an arbitration); else null.
 legs.vector.chunks_without_embedding: Number of searchable chunks without a vector in the space: they count 0 in this leg. null where the leg takes no part.
 legs.vector.chunks_without_direction: Number of those whose vector has no direction. null where the leg takes no part.
 legs.keyword.takes_part: Whether the keyword leg contributed.
-legs.keyword.reason: Why it did not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion; else null.
+legs.keyword.reason: Why it did not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion, not_chosen, found_nothing; else null.
 legs.keyword.languages: The text search configurations in which the question was analysed.
 legs.keyword.words: Lexemes of the question that the organisation''s articles have.
 legs.keyword.unknown_words: Lexemes of the question that they have not.

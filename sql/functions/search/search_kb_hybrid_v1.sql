@@ -40,6 +40,10 @@ BEGIN
         r.vector_similarity, r.keyword_score, r.tied_with, r.settled_by_identity, r.cursor
     FROM kbsearch.list_kb_results_v1(v_plan, p_query_embedding) AS r
     ORDER BY score DESC, article_id ASC;
+    IF NOT FOUND THEN
+        -- was it escalated?
+        v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.search_kb_hybrid_v1(
@@ -60,7 +64,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 p_highlight: Whether excerpt_html is filled.
 
@@ -83,4 +87,4 @@ tied_with: Number of other candidates of equal score, those on other pages or cu
 settled_by_identity: Whether there are such, so that the article''s id alone decided its place among them.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';

@@ -19,7 +19,8 @@ BEGIN
         p_org_id, p_query_text, p_query_embedding, 0, 0, NULL, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id, p_exploratory,
         p_language, false
     );
-    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', NULL);
+    v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
+    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', v_plan.verdict, 'manifest', v_plan.manifest);
     lexemes := v_plan.lexemes;
     RETURN NEXT;
     RETURN QUERY

@@ -88,7 +88,7 @@ p_metadata: Only articles whose metadata contain this object (as jsonb''s @> say
 p_min_score: Only articles of at least this score, in the profile''s own scale. NULL: no floor.
 p_profile: Ranking profile, name@version; a bare name is version 1. NULL: the one that the organisation pins (organizations.ranking_profile).
 p_space_id: Embedding space. NULL: the organisation''s active one.
-p_exploratory: Reserved for arbitration; decides nothing yet, but is part of the request that a cursor belongs to.
+p_exploratory: Whether a profile that arbitrates fuses the legs however much they disagree.
 p_language: The one text search configuration in which the question is analysed, for instance german. NULL: every language in use in the organisation.
 p_expires_in: How long it can be read, more than 0 and at most 1 day.
 
@@ -97,4 +97,4 @@ snapshot: Pass as p_snapshot to fetch_kb_page_v1.
 total: Number of articles in the ranking.
 expires_at: Until when it can be read.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC; KBSNP in a read-only transaction or on a replica.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC; KBSNP in a read-only transaction or on a replica.';
