@@ -7,6 +7,7 @@ d  ingest through the triggers, beside a table with a GIN index on to_tsvector
 e  keyword leg and postings after many edits of single chunks, beside the fresh state
 f  memory of a search, disk per 100,000 chunks, the postings beside a GIN index (as loaded by COPYs of 5,000 rows, and compacted)
 g  stored rankings of an organisation of the database of a: opening one, and a page of 10 at its 1st and 50th place in turn, beside ranking again
+h  `arbitrate` beside `weighted`, of the large and the small organisation of the database of a
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ LARGE, SMALL, FILLERS = 1, 2, range(3, 21)
 MEGABYTE = 1_000_000
 
 SEARCH = "SELECT * FROM kbsearch.search_kb_hybrid_v1(p_org_id => %s, p_query_text => %s, p_query_embedding => %s)"
+PROFILED = SEARCH.replace("p_query_embedding => %s", "p_query_embedding => %s, p_profile => %s")
 OPEN = (
     "SELECT s.snapshot, s.total FROM kbsearch.open_kb_search_v1(p_org_id => %s, p_query_text => %s, p_query_embedding => %s, "
     "p_expires_in => '1 day') AS s"
@@ -335,6 +337,33 @@ def stored_rankings(run: Run) -> list[Figure]:
     ]
 
 
+def arbitration(run: Run) -> list[Figure]:
+    """Measure h."""
+    questions = _questions(10, "mixed", run.sizes.rounds)
+    with _organisations(run) as connection:
+        large, small = (
+            run.times(
+                {
+                    "arbitrate": lambda n: _profiled(connection, org_id, questions[n], "arbitrate@1"),  # noqa: B023
+                    "weighted": lambda n: _profiled(connection, org_id, questions[n], "weighted@1"),  # noqa: B023
+                },
+                f"h: organisation {org_id}",
+            )
+            for org_id in (LARGE, SMALL)
+        )
+    return [
+        Figure(
+            "h",
+            f"arbitrate@1 search, {chunks:,} chunks, top 10",
+            median(times["arbitrate"]),
+            "weighted@1",
+            median(times["weighted"]),
+            limit=limit,
+        )
+        for chunks, times, limit in ((run.sizes.organisation, large, 1.15), (run.sizes.small, small, None))
+    ]
+
+
 MEASURES: dict[str, Callable[[Run], list[Figure]]] = {
     "a": vector_and_keyword,
     "b": keyword,
@@ -343,6 +372,7 @@ MEASURES: dict[str, Callable[[Run], list[Figure]]] = {
     "e": edits,
     "f": footprint,
     "g": stored_rankings,
+    "h": arbitration,
 }
 
 
@@ -399,6 +429,10 @@ def _fetch(connection: psycopg.Connection[Any], statement: str, *parameters: Any
 
 def _search(connection: psycopg.Connection[Any], org_id: int, question: Question) -> list[Any]:
     return _fetch(connection, SEARCH, org_id, question.text, question.embedding)
+
+
+def _profiled(connection: psycopg.Connection[Any], org_id: int, question: Question, profile: str) -> list[Any]:
+    return _fetch(connection, PROFILED, org_id, question.text, question.embedding, profile)
 
 
 def _leg_parameters(connection: psycopg.Connection[Any], org_id: int, question: Question) -> tuple[Any, ...]:

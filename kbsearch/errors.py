@@ -166,6 +166,21 @@ class EscalatedError(KBSearchError):
     default_sqlstate = "KBESC"
     http_status = 409
 
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any], hint: str | None = None) -> EscalatedError:
+        """The error of an escalated search, as the database says it."""
+        return cls(
+            f"the legs disagree by {manifest['disagreement_magnitude']}, over the limit of arbitration policy {manifest['policy']}",
+            detail=manifest,
+            hint=hint
+            or "The policy has such searches decided by somebody: look at both legs (profiles vector@1, keyword@1), or search with exploratory=True.",
+        )
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The record of the arbitration, as an escalated page has it; `detail` is the same."""
+        return self.detail
+
 
 class NotInstalledError(KBSearchError):
     """KB001: the database has no kbsearch, or an older one than this client needs."""

@@ -64,7 +64,8 @@ class VectorLeg:
 
     Attributes:
         takes_part: whether it contributed.
-        reason: why not: no_embedding, no_embedded_chunks, no_direction, not_in_fusion; None if it did.
+        reason: why not: no_embedding, no_embedded_chunks, no_direction, not_in_fusion, not_chosen (by an arbitration), found_nothing (so that
+            an arbitration was left with the other leg alone); None if it did.
         chunks_without_embedding: number of searchable chunks that have no vector in the space; None where the leg takes no part.
         chunks_without_direction: number of searchable chunks whose vector has no direction; None where the leg takes no part.
     """
@@ -81,7 +82,7 @@ class KeywordLeg:
 
     Attributes:
         takes_part: whether it contributed.
-        reason: why not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion; None if it did.
+        reason: why not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion, not_chosen, found_nothing; None if it did.
         languages: names of the text search configurations that the question was analysed in.
         words: the question's lexemes that the organisation's articles have.
         unknown_words: the question's lexemes that they have not, in the language that knows most of them.
@@ -117,7 +118,9 @@ class Page:
         function: the SQL function that answered.
         function_version: its version.
         space_id: the embedding space searched; None if the organisation has none.
-        verdict: reserved for arbitration; None.
+        verdict: what the arbitration decided, one of kbsearch.arbitration.VERDICTS; `escalated` comes without items. None where the profile does not
+            arbitrate, and where neither leg found anything.
+        manifest: its record, which kbsearch.arbitration.verify() checks; of a page by cursor `manifest_digest` alone. None without a verdict.
         legs: what each leg contributed, or why it could not.
         snapshot: the stored ranking that this is a page of, for fetch_page() and close_search(); None for a page that was ranked anew.
         expires_at: until when the stored ranking can be read; None without one.
@@ -133,7 +136,8 @@ class Page:
     function: str
     function_version: int
     space_id: int | None
-    verdict: Any
+    verdict: str | None
+    manifest: Mapping[str, Any] | None
     legs: Legs
     snapshot: str | None = None
     expires_at: datetime | None = None
@@ -157,6 +161,7 @@ class Page:
             function_version=page["function_version"],
             space_id=page["space_id"],
             verdict=page["verdict"],
+            manifest=page["manifest"],
             legs=_legs(page["legs"]),
             snapshot=page.get("snapshot"),
             expires_at=None if expires_at is None else datetime.fromisoformat(expires_at),

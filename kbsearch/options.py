@@ -33,7 +33,7 @@ class RankingOptions(TypedDict, total=False):
         min_score: only articles of at least this score.
         profile: ranking profile, name@version; the organisation's by default.
         space_id: embedding space; the organisation's active one by default.
-        exploratory: reserved for arbitration.
+        exploratory: whether a profile that arbitrates fuses the legs however much they disagree; False by default.
         language: the text search configuration (`"german"`) that the question's words are analysed in; by default every language that the
             organisation's articles are in.
     """

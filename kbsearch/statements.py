@@ -18,6 +18,7 @@ from uuid import UUID
 import numpy as np
 
 from kbsearch.errors import (
+    ArbitrationError,
     ArticleError,
     CursorError,
     FilterError,
@@ -111,6 +112,7 @@ _EXPLAIN_SEARCH = _call("explain_kb_search_v1", **_QUESTION, **_PAGE, **_RANKING
 _EXPLAIN_ARTICLE = _call("explain_kb_article_v1", **_QUESTION, article_id="bigint", **_PAGE, **_RANKING)
 _EXPLAIN_CANDIDATES = _call("explain_kb_candidates_v1", **_QUESTION, **_RANKING)
 _GET_SOURCE = _call("get_kb_source_v1", org_id="bigint", article_id="bigint", chunk_id="bigint")
+_LOG_ARBITRATION = _call("log_kb_arbitration_v1", org_id="bigint", manifest=_JSON, query_text=_TEXT)
 
 _UPSERT_ARTICLE = _call(
     "upsert_kb_article_v1",
@@ -312,6 +314,27 @@ def get_source(org_id: int | None, article_id: int, chunk_id: int | None = None)
             "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
             "article_id": integer(article_id, "article_id", SourceError),
             "chunk_id": integer(chunk_id, "chunk_id", SourceError, optional=True),
+        },
+    )
+
+
+def log_arbitration(org_id: int | None, manifest: Mapping[str, Any], query_text: str | None = None) -> Statement:
+    """A call of log_kb_arbitration_v1 that gives the id of the row.
+
+    Raises:
+        KBSearchError: an argument can't be what its name says; whether the manifest is right is the database's matter.
+    """
+    if not isinstance(manifest, Mapping):
+        raise ArbitrationError(
+            f"manifest must be what an arbitrated page has as its manifest, not {manifest!r:.100}",
+            hint="Searches whose profile does not arbitrate have none.",
+        )
+    return Statement(
+        f"SELECT {_LOG_ARBITRATION}",
+        {
+            "org_id": integer(org_id, "org_id", OrganizationError, optional=True),
+            "manifest": json_text(dict(manifest), "manifest", ArbitrationError),
+            "query_text": plain_text(query_text, "query_text", QueryTextError),
         },
     )
 

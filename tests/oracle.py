@@ -114,7 +114,7 @@ BUILT_IN = (
     Profile("keyword", "keyword", vector_weight=0.0, keyword_weight=1.0),
     Profile("term_count", "keyword", "term_count", vector_weight=0.0, keyword_weight=1.0),
     Profile("weighted_term_count", "weighted", "term_count"),
-    Profile("arbitrate", "arbitrate", policy=policy("default")),
+    Profile("arbitrate", "arbitrate", policy=policy("default", max_disagreement=0.7)),
 )
 
 

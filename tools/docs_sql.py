@@ -24,6 +24,7 @@ STAGES = {
     "arbitrate": "Arbitration",
     "explain": "Explaining",
     "ingest": "Writing articles",
+    "embed": "Embedding spaces",
     "index": "Maintaining the index",
 }
 """Folders of sql/functions as headings; others are headed by the folder's name."""

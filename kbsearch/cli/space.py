@@ -48,16 +48,14 @@ def status(
     table = Table(title=Text(clean(f"Embedding spaces of {organization.name!r}")))
     table.add_column("space", no_wrap=True)
     table.add_column("used")
-    for column in ("embedded", "lacking", "stale", "no direction", "cached"):
-        table.add_column(column, justify="right")
-    table.add_column("model")
+    columns = {"embedded": "embedded", "lacking": "lacking", "stale": "stale", "cached": "cached"}
+    if any(one.without_direction for one in found):
+        columns["without_direction"] = "no direction"
+    for title in columns.values():
+        table.add_column(title, justify="right")
     for one in found:
-        table.add_row(
-            Text(clean(one.name), style="bold" if one.is_active else ""),
-            "yes" if one.is_active else "",
-            *(f"{count:,}" for count in (one.embedded, one.lacking, one.stale, one.without_direction, one.cached)),
-            Text(clean(one.model)),
-        )
+        counts = (f"{getattr(one, name):,}" for name in columns)
+        table.add_row(Text(clean(one.name)), "yes" if one.is_active else "", *counts)
     console().print(table)
 
 

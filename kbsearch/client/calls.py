@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Literal, TypeAlias, Unpack, cast, get_args
+from typing import Any, Literal, TypeAlias, Unpack, cast, get_args
 
 from kbsearch import statements
 from kbsearch.client.plans import Budget, CallPlan, Embed, Identify, Identity, Query, Rows, Settings, seconds
 from kbsearch.errors import (
+    ArbitrationError,
     ArticleError,
     CursorError,
+    EscalatedError,
     KBSearchError,
     LimitError,
     QueryTextError,
@@ -28,6 +30,7 @@ from kbsearch.models import (
     Page,
     Passage,
     ReservedArticle,
+    Result,
     VectorLike,
 )
 from kbsearch.options import ArticleOptions, ExplainOptions, FetchOptions, RankingOptions, SearchOptions
@@ -94,10 +97,11 @@ class Calls:
         timeout: float | None,
         consistency: Consistency,
         expires_in: timedelta | None,
+        log_arbitration: bool,
         **options: Unpack[SearchOptions],
     ) -> CallPlan[Page]:
         """One page; with snapshots the first one, and the ranking stays stored."""
-        fetch = self._fetching(org_id, text, embedding, timeout, consistency, expires_in, options)
+        fetch = self._fetching(org_id, text, embedding, timeout, consistency, expires_in, log_arbitration, options)
         return (yield from fetch(None))
 
     def pages(
@@ -108,12 +112,13 @@ class Calls:
         timeout: float | None,
         consistency: Consistency,
         expires_in: timedelta | None,
+        log_arbitration: bool,
         **options: Unpack[SearchOptions],
     ) -> Walk:
         """All pages."""
         if statements.integer(options.get("limit", 1), "limit", LimitError) == 0:
             raise LimitError("pages of 0 articles never reach the end", hint="Use a limit of at least 1.")
-        fetch = self._fetching(org_id, text, embedding, timeout, consistency, expires_in, options)
+        fetch = self._fetching(org_id, text, embedding, timeout, consistency, expires_in, log_arbitration, options)
         return Walk(fetch, lambda snapshot: self.close_search(org_id, snapshot, timeout))
 
     def _fetching(
@@ -124,10 +129,12 @@ class Calls:
         timeout: float | None,
         consistency: Consistency,
         expires_in: timedelta | None,
+        log_arbitration: bool,
         options: SearchOptions,
     ) -> Callable[[Page | None], CallPlan[Page]]:
-        """A function for a Walk. It asks an embedder once, and not for every page."""
+        """A function for a Walk. It asks an embedder and logs an arbitration once, and not for every page."""
         stores = _stores(consistency, expires_in, options)
+        logs = statements.truth(log_arbitration, "log_arbitration", ArbitrationError)
         ranking, part = _parts(options)
 
         def fetch(before: Page | None) -> CallPlan[Page]:
@@ -136,14 +143,33 @@ class Calls:
             if before is None:
                 embedding = yield from self._embedded(org_id, text, embedding, ranking, budget)
                 if stores:
-                    return (yield from self._stored(org_id, text, embedding, expires_in, ranking, part, budget))
-            else:
-                part["cursor"], part["offset"] = before.next_cursor, 0
-                if before.snapshot is not None:
-                    return (yield from self._page(statements.fetch_page(org_id, before.snapshot, **part), budget))
+                    first = self._stored(org_id, text, embedding, expires_in, ranking, part, budget)
+                else:
+                    first = self._page(statements.search_page(org_id, text, embedding, **part, **ranking), budget)
+                return (yield from self._logged(org_id, text, first, budget) if logs else first)
+            part["cursor"], part["offset"] = before.next_cursor, 0
+            if before.snapshot is not None:
+                return (yield from self._page(statements.fetch_page(org_id, before.snapshot, **part), budget))
             return (yield from self._page(statements.search_page(org_id, text, embedding, **part, **ranking), budget))
 
         return fetch
+
+    def _logged(self, org_id: int, text: str | None, first: CallPlan[Page], budget: Budget) -> CallPlan[Page]:
+        """A page, its arbitration logged if it has one of its own. What nobody is told of is not left behind."""
+        try:
+            page = yield from first
+        except EscalatedError as error:
+            yield from self._ask(statements.log_arbitration(org_id, error.manifest, text), budget)
+            raise
+        if page.manifest is not None and page.manifest.keys() != {"manifest_digest"}:
+            try:
+                yield from self._ask(statements.log_arbitration(org_id, page.manifest, text), budget)
+            except BaseException:
+                if page.snapshot is not None:
+                    with suppress(Exception):
+                        yield from self.close_search(org_id, page.snapshot, None)
+                raise
+        return page
 
     def _stored(
         self,
@@ -238,6 +264,13 @@ class Calls:
         rows = yield from self._ask(statements.explain_candidates(org_id, text, embedding, **options), budget)
         return tuple(Candidate(*row) for row in rows)
 
+    def log_arbitration(
+        self, org_id: int, manifest: Mapping[str, Any], query_text: str | None, timeout: float | None
+    ) -> CallPlan[int]:
+        """The id of the row in the log."""
+        rows = yield from self._ask(statements.log_arbitration(org_id, manifest, query_text), self._budget(timeout))
+        return int(rows[0][0])
+
     def source(
         self, org_id: int, article_id: int, chunk_id: int | None, timeout: float | None
     ) -> CallPlan[tuple[Passage, ...]]:
@@ -314,6 +347,17 @@ class Calls:
             ) from error
         except Exception as error:  # noqa: BLE001  (raised again, as what it is)
             raise_translated(error, schema)
+
+
+def found(page: Page) -> tuple[Result, ...]:
+    """The articles of a page.
+
+    Raises:
+        EscalatedError: there are none because the search was escalated.
+    """
+    if page.verdict == "escalated" and page.manifest is not None:
+        raise EscalatedError.of(page.manifest)
+    return page.items
 
 
 def _stores(consistency: object, expires_in: timedelta | None, options: SearchOptions) -> bool:

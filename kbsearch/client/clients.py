@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from kbsearch.client.calls import Calls, Consistency
+from kbsearch.client.calls import Calls, Consistency, found
 from kbsearch.client.plans import (
     AsyncQueryEmbedder,
     CallPlan,
@@ -113,6 +113,7 @@ class KBSearch:
         *,
         consistency: Consistency = "cursor",
         expires_in: timedelta | None = None,
+        log_arbitration: bool = False,
         timeout: float | None = None,
         **options: Unpack[SearchOptions],
     ) -> Page:
@@ -127,6 +128,9 @@ class KBSearch:
                 while others write: they are those of `fetch_page(org_id, page.snapshot, cursor=page.next_cursor)`, until
                 `close_search(org_id, page.snapshot)` or `page.expires_at`. That writes: it is refused on a replica.
             expires_in: how long the stored ranking can be read, at most a day; 15 minutes by default.
+            log_arbitration: write the manifest of a search that was arbitrated, an escalated one too, into the organisation's log; its text, too,
+                where organizations.arbitration_log is `text`. Where it is `off` that is an ArbitrationError. A page by cursor has nothing of its
+                own to log: its verdict is that of the first page.
             timeout: seconds that the call may take in the database; the client's by default, `math.inf` for no limit.
             options: limit, offset, cursor, kinds, kind_quota, metadata, min_score, profile, space_id, exploratory, language, highlight:
                 see kbsearch.options.SearchOptions.
@@ -136,7 +140,9 @@ class KBSearch:
             StatementTimeoutError: the time is up.
             psycopg.Error, sqlalchemy.exc.DBAPIError: the database failed.
         """
-        return self._run(self._calls.search(org_id, text, embedding, timeout, consistency, expires_in, **options))
+        return self._run(
+            self._calls.search(org_id, text, embedding, timeout, consistency, expires_in, log_arbitration, **options)
+        )
 
     def pages(
         self,
@@ -146,10 +152,11 @@ class KBSearch:
         *,
         consistency: Consistency = "cursor",
         expires_in: timedelta | None = None,
+        log_arbitration: bool = False,
         timeout: float | None = None,
         **options: Unpack[SearchOptions],
     ) -> Generator[Page, None, None]:
-        """Iterate over the pages of a search to the end; arguments as in search(), limit at least 1, timeout for each page.
+        """Iterate over the pages of a search to the end; arguments as in search(), limit at least 1, timeout for each page; logged once.
 
         The pages put end to end are the ranking: nothing twice, nothing missing. A search that finds nothing gives one empty page,
         which says why. What is written to the organisation meanwhile may move articles whose own chunks changed; with
@@ -157,7 +164,7 @@ class KBSearch:
         at the end, also where the iteration fails or is given up. (Who gives it up in the middle calls `close()` of what this returns, or
         lets go of it.)
         """
-        walk = self._calls.pages(org_id, text, embedding, timeout, consistency, expires_in, **options)
+        walk = self._calls.pages(org_id, text, embedding, timeout, consistency, expires_in, log_arbitration, **options)
         try:
             for plan in walk:
                 yield self._run(plan)
@@ -173,17 +180,29 @@ class KBSearch:
         *,
         consistency: Consistency = "cursor",
         expires_in: timedelta | None = None,
+        log_arbitration: bool = False,
         timeout: float | None = None,
         **options: Unpack[SearchOptions],
     ) -> Generator[Result, None, None]:
-        """Iterate over all articles found, best first; `limit` is how many are fetched at a time, the rest as in pages()."""
+        """Iterate over all articles found, best first; `limit` is how many are fetched at a time, the rest as in pages().
+
+        Raises:
+            EscalatedError: the search was escalated, and so there are none.
+        """
         options.setdefault("limit", _FETCH)
         pages = self.pages(
-            org_id, text, embedding, consistency=consistency, expires_in=expires_in, timeout=timeout, **options
+            org_id,
+            text,
+            embedding,
+            consistency=consistency,
+            expires_in=expires_in,
+            log_arbitration=log_arbitration,
+            timeout=timeout,
+            **options,
         )
         with closing(pages):
             for page in pages:
-                yield from page.items
+                yield from found(page)
 
     def open_search(
         self,
@@ -207,6 +226,7 @@ class KBSearch:
 
         Raises:
             SnapshotError: nothing can be stored: the transaction is read-only, or the server a replica.
+            EscalatedError: the search was escalated; nothing is stored.
             KBSearchError: the request was refused otherwise.
         """
         return self._run(self._calls.open_search(org_id, text, embedding, timeout, expires_in, **options))
@@ -294,6 +314,28 @@ class KBSearch:
             options: kinds, kind_quota, metadata, min_score, profile, space_id, exploratory, language: see kbsearch.options.RankingOptions.
         """
         return self._run(self._calls.explain_candidates(org_id, text, embedding, timeout, **options))
+
+    def log_arbitration(
+        self,
+        org_id: int,
+        manifest: Mapping[str, Any],
+        query_text: str | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> int:
+        """Write what an arbitrated search decided into the organisation's log, and return the id of the row.
+
+        Args:
+            org_id: the organisation that was searched.
+            manifest: `manifest` of a page, not of one by cursor, or of an EscalatedError.
+            query_text: the question; kept where organizations.arbitration_log is `text`, checked against the manifest's hash everywhere.
+            timeout: as in search().
+
+        Raises:
+            ArbitrationError: the organisation keeps no log, the manifest was changed, or the question is another.
+            KBSearchError: the request was refused otherwise.
+        """
+        return self._run(self._calls.log_arbitration(org_id, manifest, query_text, timeout))
 
     def source(
         self, org_id: int, article_id: int, chunk_id: int | None = None, *, timeout: float | None = None
@@ -405,11 +447,14 @@ class AsyncKBSearch:
         *,
         consistency: Consistency = "cursor",
         expires_in: timedelta | None = None,
+        log_arbitration: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109
         **options: Unpack[SearchOptions],
     ) -> Page:
         """As KBSearch.search()."""
-        return await self._run(self._calls.search(org_id, text, embedding, timeout, consistency, expires_in, **options))
+        return await self._run(
+            self._calls.search(org_id, text, embedding, timeout, consistency, expires_in, log_arbitration, **options)
+        )
 
     async def pages(
         self,
@@ -419,11 +464,12 @@ class AsyncKBSearch:
         *,
         consistency: Consistency = "cursor",
         expires_in: timedelta | None = None,
+        log_arbitration: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109
         **options: Unpack[SearchOptions],
     ) -> AsyncGenerator[Page, None]:
         """As KBSearch.pages()."""
-        walk = self._calls.pages(org_id, text, embedding, timeout, consistency, expires_in, **options)
+        walk = self._calls.pages(org_id, text, embedding, timeout, consistency, expires_in, log_arbitration, **options)
         try:
             for plan in walk:
                 yield await self._run(plan)
@@ -439,17 +485,25 @@ class AsyncKBSearch:
         *,
         consistency: Consistency = "cursor",
         expires_in: timedelta | None = None,
+        log_arbitration: bool = False,
         timeout: float | None = None,  # noqa: ASYNC109
         **options: Unpack[SearchOptions],
     ) -> AsyncGenerator[Result, None]:
         """As KBSearch.results()."""
         options.setdefault("limit", _FETCH)
         pages = self.pages(
-            org_id, text, embedding, consistency=consistency, expires_in=expires_in, timeout=timeout, **options
+            org_id,
+            text,
+            embedding,
+            consistency=consistency,
+            expires_in=expires_in,
+            log_arbitration=log_arbitration,
+            timeout=timeout,
+            **options,
         )
         async with aclosing(pages):
             async for page in pages:
-                for result in page.items:
+                for result in found(page):
                     yield result
 
     async def open_search(
@@ -522,6 +576,17 @@ class AsyncKBSearch:
     ) -> tuple[Candidate, ...]:
         """As KBSearch.explain_candidates()."""
         return await self._run(self._calls.explain_candidates(org_id, text, embedding, timeout, **options))
+
+    async def log_arbitration(
+        self,
+        org_id: int,
+        manifest: Mapping[str, Any],
+        query_text: str | None = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> int:
+        """As KBSearch.log_arbitration()."""
+        return await self._run(self._calls.log_arbitration(org_id, manifest, query_text, timeout))
 
     async def source(
         self,

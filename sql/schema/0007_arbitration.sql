@@ -22,7 +22,7 @@ CREATE TABLE kbsearch.kb_builtin_policies (
 COMMENT ON TABLE kbsearch.kb_builtin_policies IS 'Global. The arbitration policies that come with kbsearch; rows never change.';
 INSERT INTO kbsearch.kb_builtin_policies (name, version, max_disagreement, similarity_threshold, moderate_rule, severe_rule, description) VALUES
 ('reference', 1, 0.3, 0.85, 'apply_rule', 'escalate', 'Trusts one leg wherever they differ, and gives no answer where they differ much.'),
-('default', 1, 0.3, 0.85, 'fuse', 'fuse', 'Always fuses, and records how much the legs disagree.');
+('default', 1, 0.7, 0.85, 'fuse', 'fuse', 'Always fuses, as weighted@1 does, and records how much the legs disagree; over the limit questions are hard.');
 
 CREATE TABLE kbsearch.kb_arbitration_policies (
     org_id bigint NOT NULL REFERENCES kbsearch.organizations (id) ON DELETE CASCADE,

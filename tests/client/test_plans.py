@@ -164,7 +164,9 @@ def test_an_embedder_that_gives_no_vector_is_told(vectors: Any) -> None:
             return [(1, "toy", "", 2)]
         return ("toy", "", 2) if isinstance(step, Identify) else vectors
 
-    plan: CallPlan[Any] = Calls(Settings(), embeds=True).search(1, "a", None, None, "cursor", None)
+    plan: CallPlan[Any] = Calls(Settings(), embeds=True).search(
+        1, "a", None, None, "cursor", None, log_arbitration=False
+    )
     with pytest.raises(VectorError):
         run(plan, do)
 

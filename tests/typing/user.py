@@ -22,6 +22,7 @@ from kbsearch import (
     Candidate,
     Chunk,
     Consistency,
+    EscalatedError,
     Explanation,
     KBSearch,
     KBSearchError,
@@ -145,6 +146,19 @@ def snapshots(client: KBSearch, consistency: Consistency) -> None:
             assert_type(result, Result)
 
 
+def arbitrations(client: KBSearch) -> None:
+    page = client.search(1, "reset", profile="arbitrate@1", exploratory=True, log_arbitration=True)
+    assert_type(page.verdict, str | None)
+    assert_type(page.manifest, Mapping[str, Any] | None)
+    if page.manifest is not None:
+        assert_type(client.log_arbitration(1, page.manifest, "reset", timeout=1), int)
+    try:
+        assert_type(list(client.results(1, "reset", log_arbitration=True)), list[Result])
+    except EscalatedError as error:
+        assert_type(error.manifest, dict[str, Any])
+        client.log_arbitration(1, error.manifest)
+
+
 def explanations(client: KBSearch, **ranking: Unpack[RankingOptions]) -> None:
     explained = client.explain(1, "reset", limit=3, offset=1, **ranking)
     assert_type(explained, tuple[Explanation, ...])
@@ -173,6 +187,7 @@ async def search_async(client: AsyncKBSearch) -> None:
     assert_type(await client.explain_article(1, "reset", article_id=1), ArticleExplanation)
     assert_type(await client.explain_candidates(1, "reset"), tuple[Candidate, ...])
     assert_type(await client.source(1, 1), tuple[Passage, ...])
+    assert_type(await client.log_arbitration(1, {}), int)
     async for result in client.results(1, "reset", metadata=[{"lang": "de"}, {"lang": "en"}]):
         assert_type(result, Result)
     assert_type(await client.upsert_article(1, title="a"), int)

@@ -39,6 +39,7 @@ DECLARE
     v_exploratory CONSTANT boolean := p_plan.exploratory;
     v_top_k CONSTANT bigint := v_policy ->> 'top_k';
     v_some CONSTANT bigint := 4 * v_top_k + 40;
+    v_page_has_them CONSTANT boolean := v_kind_quota IS NULL AND p_offset = 0 AND (p_limit IS NULL OR p_limit >= v_top_k);
 BEGIN
     RETURN QUERY
     WITH chunks AS MATERIALIZED (
@@ -152,29 +153,6 @@ BEGIN
         ) AS s
         WHERE v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score
     ),
-    chosen AS (
-        SELECT array_agg(b.article_id ORDER BY b.score DESC, b.article_id ASC) AS article_ids
-        FROM (SELECT c.article_id, c.score FROM candidates AS c ORDER BY score DESC, article_id ASC LIMIT v_top_k) AS b
-    ),
-    record AS MATERIALIZED (
-        SELECT CASE WHEN d.decision IS NOT NULL THEN kbsearch.build_kb_manifest_v1(
-            v_query_text, v_policy, v_query_class, l.vector_ids, l.vector_ranks, l.keyword_ids, l.keyword_ranks, l.peak, v_exploratory, d.decision,
-            h.article_ids
-        ) END AS manifest
-        FROM decided AS d
-        CROSS JOIN legs AS l
-        CROSS JOIN chosen AS h
-    ),
-    recorded AS MATERIALIZED (
-        SELECT
-            r.manifest,
-            CASE WHEN d.decision IS NULL THEN '--' ELSE concat(
-                CASE WHEN d.uses_vector THEN 'v' ELSE '-' END, CASE WHEN d.uses_keyword THEN 'k' ELSE '-' END, ':', d.decision ->> 'verdict', ':',
-                d.decision ->> 'vector_weight', ':', r.manifest ->> 'manifest_digest'
-            ) END AS decision
-        FROM decided AS d
-        CROSS JOIN record AS r
-    ),
     cut AS (
         SELECT q.article_id
         FROM (
@@ -195,6 +173,38 @@ BEGIN
         WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
         ORDER BY score DESC, article_id ASC
         LIMIT p_limit OFFSET p_offset
+    ),
+    chosen AS (
+        SELECT array_agg(b.article_id ORDER BY b.score DESC, b.article_id ASC) AS article_ids
+        FROM (
+            SELECT u.article_id, u.score
+            FROM (
+                SELECT p.article_id, p.score FROM page AS p WHERE v_page_has_them
+                UNION ALL
+                SELECT c.article_id, c.score FROM candidates AS c WHERE NOT v_page_has_them
+            ) AS u
+            ORDER BY score DESC, article_id ASC
+            LIMIT v_top_k
+        ) AS b
+    ),
+    record AS MATERIALIZED (
+        SELECT CASE WHEN d.decision IS NOT NULL THEN kbsearch.build_kb_manifest_v1(
+            v_query_text, v_policy, v_query_class, l.vector_ids, l.vector_ranks, l.keyword_ids, l.keyword_ranks, l.peak, v_exploratory, d.decision,
+            h.article_ids
+        ) END AS manifest
+        FROM decided AS d
+        CROSS JOIN legs AS l
+        CROSS JOIN chosen AS h
+    ),
+    recorded AS MATERIALIZED (
+        SELECT
+            r.manifest,
+            CASE WHEN d.decision IS NULL THEN '--' ELSE concat(
+                CASE WHEN d.uses_vector THEN 'v' ELSE '-' END, CASE WHEN d.uses_keyword THEN 'k' ELSE '-' END, ':', d.decision ->> 'verdict', ':',
+                d.decision ->> 'vector_weight', ':', r.manifest ->> 'manifest_digest'
+            ) END AS decision
+        FROM decided AS d
+        CROSS JOIN record AS r
     ),
     groups AS MATERIALIZED (
         SELECT c.score, count(*) AS size
