@@ -60,6 +60,8 @@ MANIFEST = "functions/arbitrate/build_kb_manifest_v1.sql"
 CANONICAL = "functions/arbitrate/canonicalize_kb_json_v1.sql"
 CLASSIFY = "functions/arbitrate/classify_kb_query_v1.sql"
 LOG = "functions/arbitrate/log_kb_arbitration_v1.sql"
+ARBITRATED = "functions/arbitrate/rank_kb_arbitrated_v1.sql"
+APPLY = "functions/arbitrate/apply_kb_decision_v1.sql"
 
 PROPERTIES = ("tests/properties",)
 SNAPSHOT = ("tests/snapshot/test_snapshots.py",)
@@ -69,6 +71,7 @@ DECISION = ("tests/arbitration/test_decision.py",)
 RECORD = ("tests/arbitration/test_manifest.py",)
 CLASSES = ("tests/arbitration/test_classify.py",)
 LOGGED = ("tests/arbitration/test_log.py",)
+SEARCHED = ("tests/arbitration/test_search.py",)
 INDEX = ("tests/index/test_derived_state.py",)
 RACES = ("tests/index/test_interleavings.py", "tests/index/test_concurrency.py")
 
@@ -420,6 +423,70 @@ MUTANTS = (
             ),
         ),
         EXPLANATIONS,
+    ),
+    Mutant(
+        "arbitrated search: a leg's best articles are looked for among its best chunks only",
+        (
+            Edit(ARBITRATED, "NOT (SELECT e.enough FROM vector_enough AS e)", "false"),
+            Edit(
+                ARBITRATED,
+                "SELECT s.article_id, s.score FROM vector_some AS s\n            WHERE (SELECT e.enough FROM vector_enough AS e)",
+                "SELECT s.article_id, s.score FROM vector_some AS s",
+            ),
+        ),
+        SEARCHED,
+    ),
+    Mutant(
+        "arbitrated search: the peak of similarities below 0 is 0",
+        (
+            Edit(
+                ARBITRATED,
+                "CASE WHEN max(b.score) > 0 THEN max(b.score) ELSE (SELECT max(c.similarity) FROM chunks AS c) END",
+                "max(b.score)",
+            ),
+        ),
+        SEARCHED,
+    ),
+    Mutant(
+        "arbitrated search: a leg that was not chosen is shown all the same",
+        (Edit(ARBITRATED, "CASE WHEN d.uses_keyword THEN c.raw END AS raw", "c.raw AS raw"),),
+        SEARCHED,
+    ),
+    Mutant(
+        "arbitrated search: the chosen ranking is the page, wherever it begins",
+        (
+            Edit(
+                ARBITRATED, "v_kind_quota IS NULL AND p_offset = 0 AND (p_limit IS NULL OR p_limit >= v_top_k)", "true"
+            ),
+        ),
+        SEARCHED,
+    ),
+    Mutant(
+        "arbitrated search: page 2 decides again",
+        (Edit(PREPARE, "IF v_plan.fusion = 'arbitrate' AND p_cursor IS NOT NULL THEN", "IF false THEN"),),
+        SEARCHED,
+    ),
+    Mutant(
+        "arbitrated search: an escalated one is a plain empty answer",
+        (
+            Edit(
+                "functions/arbitrate/arbitrate_kb_plan_v1.sql",
+                "IF p_raises AND v_plan.verdict = 'escalated' THEN",
+                "IF false THEN",
+            ),
+        ),
+        SEARCHED,
+    ),
+    Mutant(
+        "arbitrated search: a cursor forgets the weight",
+        (
+            Edit(
+                APPLY,
+                "v_plan.vector_weight := coalesce(nullif(v_parts[3], ''), p_plan.policy",
+                "v_plan.vector_weight := coalesce(NULL, p_plan.policy",
+            ),
+        ),
+        SEARCHED,
     ),
     Mutant(
         "arbitration: what a list does not have stands before all that it has",

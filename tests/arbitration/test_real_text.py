@@ -16,13 +16,13 @@ HELP = {
     "returns": (
         "Returns and refunds",
         (
-            "Changed your mind? Within thirty days of delivery we refund the full purchase price of any unused item. Print the label from your account, "
+            "Changed your mind? Within thirty days of delivery we refund the full purchase price of any unused item. Print the label, "
             "tape it on the parcel and hand it to the courier. The amount reaches your card about a week after our warehouse has checked the goods."
         ),
     ),
     "chair": (
         "A garden chair with a higher back",
-        "If you want something softer for your back, lay a cushion over the back of the chair. The longer cushion is for the bench and worth the money.",
+        "If you want something softer for your back, lay a cushion over its back. The longer cushion is for the bench and worth the money.",
     ),
     "hose": (
         "The hose reel",
@@ -207,7 +207,7 @@ def test_a_part_number_among_look_alikes(centre: Centre) -> None:
     assert page.legs.vector.reason == "not_chosen"
 
 
-SETTINGS = (
+SETTINGS: tuple[dict[str, str], ...] = (
     {},
     {"enable_indexscan": "off", "enable_bitmapscan": "off"},
     {"enable_seqscan": "off", "enable_hashjoin": "off"},

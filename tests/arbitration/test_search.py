@@ -95,6 +95,41 @@ def test_decision_record_and_ranking_are_the_oracles(db: Database) -> None:
     assert set(verdicts) == {*arbitration.VERDICTS} - {"exploratory_fused"}, verdicts
 
 
+def recorded(db: Database, organisation: Organisation, search: Search) -> dict[str, Any]:
+    """The manifest of a search, which is the oracle's."""
+    query_class = db.value("SELECT kbsearch.classify_kb_query_v1(%s)", [search.text])
+    wanted = oracle.arbitrate(organisation.articles, search, query_class, organisation.reference_length)
+    assert wanted.arbitrated is not None
+    case, decided = wanted.arbitrated
+    with db.loaded(organisation, search.profile) as org_id:
+        got: dict[str, Any] = db.page(org_id, search)["manifest"]
+    chosen = [hit.article_id for hit in wanted.ordered]
+    assert got == manifest(
+        {**case, "query_text": search.text, "chosen_ids": chosen}, {**decided, "directive": got["directive"]}
+    )
+    return got
+
+
+def test_an_article_of_many_chunks_is_one_of_its_leg(db: Database) -> None:
+    """The best chunks of both legs, however many are looked at, are of one article."""
+    many = Article(0, (Chunk(0, "lamp lamp stone", vector=(3, 4)),) * 150)
+    others = [Article(0, (Chunk(0, "lamp cloud", vector=(n, 40)),)) for n in range(1, 9)]
+    organisation = Organisation(numbered([many, *others], 1, 1, seed=3), scattered=True)
+    search = Search(
+        words=("lamp", "stone"), vector=(3, 4), profile=Profile("own", "arbitrate", policy=policy("own", top_k=4))
+    )
+    made = recorded(db, organisation, search)
+    assert (len(made["vector_ranking"]), len(made["keyword_ranking"])) == (4, 4)
+    assert made["vector_ranks"] == [1, 2, 3, 4]
+    assert made["keyword_ranks"] == [1, 2, 2, 2]
+
+
+def test_the_peak_may_be_below_0(db: Database) -> None:
+    organisation = Organisation(numbered([Article(0, (Chunk(0, "lamp", vector=(-4, 3)),))] * 2, 1, 1, seed=1))
+    made = recorded(db, organisation, replace(QUESTION, profile=oracle.BUILT_IN[-1]))
+    assert made["semantic_similarity_peak"] == "-0.800000"
+
+
 def test_an_escalated_search_is_never_a_plain_empty_answer(db: Database) -> None:
     search = replace(QUESTION, profile=ESCALATES)
     with db.loaded(Organisation(APART), ESCALATES) as org_id:
