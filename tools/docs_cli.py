@@ -68,7 +68,8 @@ def environment_page() -> str:
         "",
         (
             "What an organisation has of its own (language, embedding space, ranking profile, reference length) are columns of "
-            "[organizations](tables.md#organizations). Variables of the pytest plugin are in [Test your project](../how-to/test-your-project.md#server)."
+            "[organizations](tables.md#organizations). Variables of the pytest plugin are in "
+            "[Test your project](../how-to/test-your-project.md#server)."
         ),
         "",
         "| variable | |",

@@ -154,15 +154,18 @@ def test_an_escalated_search_is_never_a_plain_empty_answer(db: Database) -> None
         assert db.page(org_id, search, p_exploratory=True)["verdict"] == "exploratory_fused"
 
 
-def test_a_cursor_keeps_the_verdict_whatever_is_written(db: Database) -> None:
-    profile = Profile("own", "arbitrate", policy=policy("own", moderate_rule="apply_rule", severe_rule="apply_rule"))
+@pytest.mark.parametrize("privilege", [1, 0.8])
+def test_a_cursor_keeps_verdict_and_weights_whatever_is_written(db: Database, privilege: float) -> None:
+    rules = policy("own", moderate_rule="apply_rule", severe_rule="apply_rule", privilege=privilege)
+    profile = Profile("own", "arbitrate", policy=rules)
     search = replace(QUESTION, profile=profile)
     articles = numbered([*[Article(0, (Chunk(0, "lamp", vector=(3, 4)),))] * 4, APART[1]], 1, 1, seed=1)
     with db.loaded(Organisation(articles), profile) as org_id:
         ranking = db.search(org_id, search)
         first = db.page(org_id, search, p_limit=2)
         assert first["verdict"] == "vector_privileged"
-        assert first["legs"]["keyword"] == {**first["legs"]["keyword"], "takes_part": False, "reason": "not_chosen"}
+        keyword = first["legs"]["keyword"]
+        assert (keyword["takes_part"], keyword["reason"]) == ((False, "not_chosen") if privilege == 1 else (True, None))
         # Without the near article the legs agree.
         near = next(row.row.article_id for row in ranking)
         db.connection.execute("DELETE FROM kbsearch.kb_articles WHERE org_id = %s AND id = %s", [org_id, near])
