@@ -40,7 +40,20 @@ def _options(
     pass
 
 
-for _name in ("demo", "ingest", "embed", "reembed", "space", "search", "explain", "pages", "evaluate", "disagreement", "db", "doctor"):
+for _name in (
+    "demo",
+    "ingest",
+    "embed",
+    "reembed",
+    "space",
+    "search",
+    "explain",
+    "pages",
+    "evaluate",
+    "disagreement",
+    "db",
+    "doctor",
+):
     if importlib.util.find_spec(f"kbsearch.cli.{_name}") is not None:
         importlib.import_module(f"kbsearch.cli.{_name}").register(app)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from kbsearch.cli.common import Organization, connected, find_organization
 from kbsearch.cli.embedders import LOCAL, NONE, chosen_embedder
 from kbsearch.client import KBSearch, QueryEmbedder
 from kbsearch.embed import LocalEmbedder, MissingExtraError
-from kbsearch.errors import QueryTextError, SpaceError
+from kbsearch.errors import EscalatedError, QueryTextError, SpaceError
 from kbsearch.ingest.languages import Languages
 from kbsearch.options import RankingOptions
 from kbsearch.schema import in_schema
@@ -27,7 +27,7 @@ NO_WORD = {
     "only_exclusions": ": it has exclusions only",
 }
 """What to say of a question that the database has nothing to search with for."""
-NOT_REPEATED = ("question", "cursor", "offset", "as_json")
+NOT_REPEATED = ("question", "cursor", "offset", "as_json", "log_arbitration")
 """Parameters that the command for the next page does not have, or has otherwise."""
 _SPACE = """SELECT s.model, s.revision, s.dimensions
 FROM kbsearch.kb_embedding_spaces AS s
@@ -56,6 +56,9 @@ LanguageOption = Annotated[
         show_default=False,
     ),
 ]
+ExploratoryOption = Annotated[
+    bool, typer.Option("--exploratory", help="Fuse the legs however much they disagree, where the profile arbitrates.")
+]
 EmbedOption = Annotated[
     bool | None,
     typer.Option(
@@ -82,6 +85,7 @@ class Asking:
         profile: str | None,
         min_score: float | None,
         language: str | None,
+        exploratory: bool,
     ) -> RankingOptions:
         """What is ranked and how, as the command line says it."""
         return RankingOptions(
@@ -91,6 +95,7 @@ class Asking:
             min_score=min_score,
             # A name that is none is the database's to refuse.
             language=language and (Languages.of(self.connection).configuration(language) or language),
+            exploratory=exploratory,
         )
 
 
@@ -108,7 +113,7 @@ def asking(
     """Connect, find the organisation and make the embedder that the options name.
 
     Raises:
-        KBSearchError: there is no such organisation, no such embedder for it, or, from the block, no word to search for.
+        KBSearchError: there is no such organisation, no such embedder for it, or, from the block, no word to search for or no answer.
     """
     choice = NONE if embed is False else embedder or (LOCAL if embed else None)
     with connected(dsn, schema) as connection:
@@ -118,6 +123,8 @@ def asking(
             client = KBSearch(connection, embedder=chosen and _Remembering(chosen), schema=schema)
             try:
                 yield Asking(connection, organization, client, schema)
+            except EscalatedError as error:
+                raise escalated(error.manifest) from error
             except QueryTextError as error:
                 reason = error.detail.get("keyword")
                 if reason not in NO_WORD:
@@ -127,6 +134,14 @@ def asking(
                     detail=error.detail,
                     hint="Ask with other words.",
                 ) from error
+
+
+def escalated(manifest: Mapping[str, Any]) -> EscalatedError:
+    """The refusal of an escalated search, with advice for the command line."""
+    return EscalatedError.of(
+        manifest,
+        hint=f"{manifest['directive']} Look at both legs (--profile vector@1, --profile keyword@1), or fuse them with --exploratory.",
+    )
 
 
 @contextmanager

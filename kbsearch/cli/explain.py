@@ -11,6 +11,7 @@ from kbsearch.cli.asking import (
     Asking,
     CursorOption,
     EmbedOption,
+    ExploratoryOption,
     KindOption,
     LanguageOption,
     LimitOption,
@@ -85,6 +86,7 @@ def explain(
     profile: ProfileOption = None,
     min_score: MinScoreOption = None,
     language: LanguageOption = None,
+    exploratory: ExploratoryOption = False,
     embed: EmbedOption = None,
     embedder: EmbedderOption = None,
     model: ModelOption = None,
@@ -115,7 +117,7 @@ def explain(
         ) as asked,
         one_moment(asked.connection),
     ):
-        ranking = asked.ranking(kind, quota, profile, min_score, language)
+        ranking = asked.ranking(kind, quota, profile, min_score, language, exploratory)
         options = ExplainOptions(limit=limit, offset=offset, cursor=cursor, **ranking)
         if candidates:
             code = _candidates(asked, question, limit, ranking, as_json=as_json)
@@ -131,7 +133,16 @@ def _page(context: typer.Context, asked: Asking, question: str, options: Explain
     page = asked.client.search(asked.organization.id, question, **options)
     explained = asked.client.explain(asked.organization.id, question, **options)
     if as_json:
-        emit({"total": page.total, "profile": page.profile, "legs": page.legs, "items": explained})
+        emit(
+            {
+                "total": page.total,
+                "profile": page.profile,
+                "verdict": page.verdict,
+                "manifest": page.manifest,
+                "legs": page.legs,
+                "items": explained,
+            }
+        )
     else:
         next_page = None
         if page.next_cursor is not None and sys.stdout.isatty():

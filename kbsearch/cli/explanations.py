@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbsearch.cli.common import clean, counted
-from kbsearch.cli.results import reasons
+from kbsearch.cli.results import arbitrated, reasons
 from kbsearch.models import ArticleExplanation, Candidate, Explanation, Match, Page
 
 MEANING, WORDS = "meaning", "words"
@@ -146,6 +146,8 @@ def show_why(
         bars = Bars(output, min(output.width - 10, 60), full)
         output.print()
         output.print(_made_of(replace(explained, settled_by_identity=False), best, bars), highlight=False)
+        for line in arbitrated(best):
+            output.print(clean(line), markup=False, highlight=False)
 
 
 def show_candidates(output: Console, candidates: Sequence[Candidate], limit: int) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from kbsearch.cli.asking import (
     EmbedOption,
+    ExploratoryOption,
     KindOption,
     LanguageOption,
     MinScoreOption,
@@ -21,6 +22,7 @@ from kbsearch.cli.asking import (
     QuestionArgument,
     QuotaOption,
     asking,
+    escalated,
     one_moment,
 )
 from kbsearch.cli.common import (
@@ -44,7 +46,7 @@ from kbsearch.cli.embedders import (
     PassagePrefixOption,
     QueryPrefixOption,
 )
-from kbsearch.cli.results import reasons
+from kbsearch.cli.results import arbitrated, reasons
 from kbsearch.errors import SnapshotError
 from kbsearch.models import Page, Result
 from kbsearch.schema import DEFAULT
@@ -75,6 +77,7 @@ def pages(
     profile: ProfileOption = None,
     min_score: MinScoreOption = None,
     language: LanguageOption = None,
+    exploratory: ExploratoryOption = False,
     embed: EmbedOption = None,
     embedder: EmbedderOption = None,
     model: ModelOption = None,
@@ -106,9 +109,11 @@ def pages(
         ) as asked,
         one_moment(asked.connection),
     ):
-        ranking = asked.ranking(kind, quota, profile, min_score, language)
+        ranking = asked.ranking(kind, quota, profile, min_score, language, exploratory)
         asks = Question(asked.client, asked.organization.id, question, options=ranking)
         whole = asks.ask(limit=first)
+        if whole.verdict == "escalated" and whole.manifest is not None:
+            raise escalated(whole.manifest)
         walks = [_walk(asks, way, size, whole) for way in WAYS]
     if as_json:
         emit(_as_json(size, whole, walks))
@@ -164,6 +169,8 @@ def _as_json(size: int, whole: Page, walks: Sequence[Walk]) -> dict[str, Any]:
         "size": size,
         "total": whole.total,
         "checked": len(whole.items),
+        "verdict": whole.verdict,
+        "directive": whole.manifest and whole.manifest["directive"],
         "holds": not any(walk.faults for walk in walks),
         "ways": {
             walk.way: {
@@ -186,8 +193,8 @@ def _show(output: Console, size: int, whole: Page, walks: Sequence[Walk]) -> Non
             output.print("= equal score; the article's id decides the place", markup=False)
     else:
         output.print("Nothing found.")
-        for line in reasons(whole):
-            output.print(clean(line), markup=False, highlight=False)
+    for line in arbitrated(whole) if whole.items else reasons(whole):
+        output.print(clean(line), markup=False, highlight=False)
     for walk in walks:
         if walk.refused is not None:
             output.print(f"No pages by {walk.way}: {clean(walk.refused)}", markup=False, highlight=False)

@@ -16,6 +16,8 @@ VECTOR_REASONS = {
     "no_embedded_chunks": "no chunk has an embedding in this space",
     "no_direction": "no vector has a direction",
     "not_in_fusion": "the ranking profile does not use it",
+    "not_chosen": "the arbitration trusts the other leg",
+    "found_nothing": "it found nothing",
 }
 KEYWORD_REASONS = {
     "empty_query": "the question is empty",
@@ -23,6 +25,8 @@ KEYWORD_REASONS = {
     "only_exclusions": "the question has exclusions only",
     "no_known_words": "no article has a word of the question",
     "not_in_fusion": "the ranking profile does not use it",
+    "not_chosen": "the arbitration trusts the other leg",
+    "found_nothing": "it found nothing",
 }
 EXCERPT_COLUMNS = 120
 TITLE_COLUMNS = 80
@@ -50,9 +54,19 @@ def show_page(output: Console, page: Page, next_page: str | None) -> None:
         output.print(f"Next page: --cursor {page.next_cursor}", markup=False, highlight=False, soft_wrap=True)
 
 
+def arbitrated(page: Page) -> list[str]:
+    """What an arbitration decided, in a line; nothing where there was none."""
+    if page.verdict is None or page.manifest is None:
+        return []
+    if "directive" not in page.manifest:
+        return [f"Arbitration: {page.verdict}, as on the first page"]
+    rule, policy = page.manifest["arbitration_rule_id"], page.manifest["policy"]
+    return [f"Arbitration: {page.verdict} ({rule} of {policy}). {page.manifest['directive']}"]
+
+
 def reasons(page: Page) -> list[str]:
-    """What the legs could not contribute, in words."""
-    lines = []
+    """What an arbitration decided and what the legs could not contribute, in words."""
+    lines = arbitrated(page)
     vector, keyword = page.legs.vector, page.legs.keyword
     if not vector.takes_part:
         lines.append(f"No vector leg: {VECTOR_REASONS.get(vector.reason or '', vector.reason)}.")

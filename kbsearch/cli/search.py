@@ -10,6 +10,7 @@ import typer
 from kbsearch.cli.asking import (
     CursorOption,
     EmbedOption,
+    ExploratoryOption,
     KindOption,
     LanguageOption,
     LimitOption,
@@ -19,6 +20,7 @@ from kbsearch.cli.asking import (
     QuestionArgument,
     QuotaOption,
     asking,
+    escalated,
     next_command,
 )
 from kbsearch.cli.common import (
@@ -63,8 +65,16 @@ def search(
     profile: ProfileOption = None,
     min_score: MinScoreOption = None,
     language: LanguageOption = None,
+    exploratory: ExploratoryOption = False,
     highlight: Annotated[
         bool, typer.Option("--highlight", help="Excerpts around the question's words, those words in bold.")
+    ] = False,
+    log_arbitration: Annotated[
+        bool,
+        typer.Option(
+            "--log-arbitration",
+            help="Log what was decided where the profile arbitrates; the organisation has to keep a log.",
+        ),
     ] = False,
     embed: EmbedOption = None,
     embedder: EmbedderOption = None,
@@ -98,11 +108,14 @@ def search(
             offset=offset,
             cursor=cursor,
             highlight=highlight,
-            **asked.ranking(kind, quota, profile, min_score, language),
+            log_arbitration=log_arbitration,
+            **asked.ranking(kind, quota, profile, min_score, language, exploratory),
         )
     if as_json:
         emit(page)
-    else:
+    if page.verdict == "escalated" and page.manifest is not None:
+        raise escalated(page.manifest)
+    if not as_json:
         next_page = None
         if page.next_cursor is not None and sys.stdout.isatty():
             next_page = next_command(context, page.next_cursor)

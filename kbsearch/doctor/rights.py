@@ -14,6 +14,8 @@ READ = (
     "kb_source_kinds",
     "kb_builtin_profiles",
     "kb_ranking_profiles",
+    "kb_builtin_policies",
+    "kb_arbitration_policies",
     "kb_articles",
     "kb_article_chunks",
     "kb_article_embeddings",
@@ -28,7 +30,7 @@ WRITTEN = ("organizations", "kb_embedding_spaces", "kb_articles", "kb_article_ch
 DERIVED = ("kb_postings", "kb_corpus_stats")
 """Tables that triggers write, as their owner; compacting and rebuilding writes them as the caller."""
 
-READERS_STAGES = ("text", "retrieve", "fuse", "search")
+READERS_STAGES = ("text", "retrieve", "fuse", "arbitrate", "search")
 """Folders below sql/functions of what a search calls."""
 
 
@@ -172,6 +174,18 @@ def to_maintain(ex: Examination) -> Rights:
     return Rights(missing, some=bool(sequence) or kept < 2 * len(DERIVED))
 
 
+def to_log(ex: Examination) -> Rights:
+    """What logging arbitrations takes."""
+    log = ["kb_arbitration_log"]
+    missing = [
+        *_schema_usage(ex),
+        *_tables(ex, "SELECT", ["organizations", *log]),
+        *_tables(ex, "INSERT", log),
+        *_execute(ex, functions(("text", "arbitrate"))),
+    ]
+    return Rights(missing, some=not lacking(ex, "INSERT", log))
+
+
 @check("rights.search", "the role may search")
 def search(ex: Examination, report: Report) -> Outcome:
     """The role can call the search functions."""
@@ -192,6 +206,17 @@ def write(ex: Examination, report: Report) -> Outcome:
 def maintain(ex: Examination, report: Report) -> Outcome:
     """The role can compact and rebuild, or leaves that to the owner."""
     yield from _all_or_none(ex, report, to_maintain(ex), "compact, rebuild and calibrate the index")
+
+
+@check("rights.log", "all rights that logging arbitrations takes, or none")
+def log(ex: Examination, report: Report) -> Outcome:
+    """The role can log arbitrations, or others do; looked at where an organisation keeps such a log."""
+    may_look = not lacking(ex, "SELECT", ["organizations"]) and not _schema_usage(ex)
+    kept = "SELECT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.arbitration_log <> 'off')"
+    if may_look and not ex.value(kept):
+        yield report.ok("no organisation keeps a log of arbitrations")
+    else:
+        yield from _all_or_none(ex, report, to_log(ex), "log arbitrations")
 
 
 def _all_or_none(ex: Examination, report: Report, rights: Rights, what: str) -> Outcome:

@@ -35,7 +35,9 @@ WHERE c.org_id = %(org_id)s AND c.searchable AND c.occurrence_count > 0 AND c.id
 ORDER BY c.id
 LIMIT 1"""
 
-_SEARCH = """SELECT kbsearch.search_kb_hybrid_page_v1(p_org_id => %(org_id)s, p_query_text => %(text)s, p_query_embedding => %(vector)s)"""
+# Exploratory: that a policy gives no answer where the legs disagree is no fault of the index.
+_SEARCH = """SELECT kbsearch.search_kb_hybrid_page_v1(
+    p_org_id => %(org_id)s, p_query_text => %(text)s, p_query_embedding => %(vector)s, p_exploratory => true)"""
 
 _READ = """SELECT s.relname, s.seq_scan, coalesce(s.idx_tup_fetch, 0)
 FROM pg_catalog.pg_stat_xact_user_tables AS s

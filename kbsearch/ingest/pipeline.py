@@ -36,9 +36,11 @@ RESERVED_AT_ONCE = 1000
 READ_AT_ONCE = 512
 """Documents that are in memory at a time, where they are read as a stream."""
 DELETED_AT_ONCE = 64
+FIRST_LOAD = "first load"
+"""Row of kb_ingest_sources while an organisation's first load is under way: the calibration at its end is still to come."""
 
 # A reservation that is a day old is of a run that was stopped, and whose document has gone since.
-_DONE = """SELECT o.reference_length = 100,
+_DONE = """SELECT
     (SELECT count(*) FROM kbsearch.kb_articles AS a WHERE a.org_id = o.id AND a.content_sha256 IS NOT NULL),
     (SELECT count(*) FROM kbsearch.kb_articles AS a
         WHERE a.org_id = o.id AND a.content_sha256 IS NULL AND (a.published OR a.created_at > now() - interval '1 day'))
@@ -47,6 +49,9 @@ WHERE o.id = %s"""
 _PENDING = """SELECT EXISTS (
     SELECT FROM kbsearch.kb_articles AS a
     WHERE a.org_id = %s AND a.content_sha256 IS NULL AND NOT a.published AND a.created_at > now() - interval '1 day')"""
+_MARKED = "SELECT true FROM kbsearch.kb_ingest_sources AS s WHERE s.org_id = %s AND s.name = %s"
+_MARK = "INSERT INTO kbsearch.kb_ingest_sources (org_id, name) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_UNMARK = "DELETE FROM kbsearch.kb_ingest_sources AS s WHERE s.org_id = %s AND s.name = %s"
 _CALIBRATE = "SELECT kbsearch.calibrate_kb_corpus_v1(p_org_id => %s)"
 # Ids that were reserved for what turned out to be no article; nothing that an application made.
 _DISCARD = """DELETE FROM kbsearch.kb_articles AS a
@@ -141,7 +146,11 @@ class _Ingest:
         feed.open(self._connection, self._org_id, self._settings(), self._progress)
         if prune and (reason := feed.refuse_prune()):
             raise UsageError(reason)
-        first_load = self._reserve()
+        # A first load that was killed between its last article and the calibration is known by its mark.
+        resumed = bool(self._value(_MARKED, (self._org_id, FIRST_LOAD)))
+        first_load = self._reserve() or resumed
+        if first_load and not resumed:
+            self._execute(_MARK, (self._org_id, FIRST_LOAD))
         if embedder is not None and feed.size:
             self._space = ensure_space(self._connection, embedder, self._splitter, self._schema)
             cached = (self._connection, self._org_id, self._space, self._schema)
@@ -160,9 +169,13 @@ class _Ingest:
         else:
             planner.unchanged += planner.idle
         self._discard()
-        calibrated = first_load and counts.written > 0 and not self._value(_PENDING, (self._org_id,))
-        if calibrated:
-            self._execute(_CALIBRATE, (self._org_id,))
+        calibrated = False
+        if first_load and not self._value(_PENDING, (self._org_id,)):
+            calibrated = resumed or counts.written > 0
+            with self._connection.transaction():
+                self._execute(_UNMARK, (self._org_id, FIRST_LOAD))
+                if calibrated:
+                    self._execute(_CALIBRATE, (self._org_id,))
         if note := feed.finish(counts.rejected):
             counts.notes.append(note)
         return IngestReport(
@@ -197,19 +210,18 @@ class _Ingest:
     # Ids
 
     def _reserve(self) -> bool:
-        """Give ids to all, in order; whether the organisation has nothing but what an unfinished first load of these documents left."""
-        done = noted = unnoted = 0
+        """Give ids to all, in order; whether the organisation has nothing else, so that this is its first load."""
+        done = unnoted = 0
         for batch in _slices(self._feed.references(), RESERVED_AT_ONCE):
             notes = self._notes(batch)
             done += len(batch)
-            noted += sum(note is not None for note in notes.values())
             unnoted += sum(note is None for note in notes.values())
             self._progress("reserve", done, self._feed.size)
         row = self._execute(_DONE, (self._org_id,)).fetchone()
         if row is None:
             return False
-        default_length, written, reserved = row
-        return bool(reserved == unnoted and unnoted and (written == 0 or (default_length and written == noted)))
+        written, reserved = row
+        return bool(unnoted and written == 0 and reserved == unnoted)
 
     def _notes(self, references: Sequence[str]) -> dict[str, str | None]:
         """What the last ingest noted about each; those that are new get their ids."""

@@ -17,6 +17,11 @@ UPSERT = (
     '[{"content": "new text", "embedding": [1, 2, 3]}]'
     "')"
 )
+ARBITRATED = SEARCH.replace("[1, 2, 3]'", "[1, 2, 3]', p_profile => 'arbitrate@1'")
+LOG = (
+    "SELECT kbsearch.log_kb_arbitration_v1(1, "
+    "kbsearch.arbitrate_kb_search_v1(p_org_id => 1, p_query_text => 'word1x', p_profile => 'arbitrate@1'), 'word1x')"
+)
 MAINTAIN = (
     "SELECT kbsearch.compact_kb_postings_v1(1)",
     "SELECT kbsearch.rebuild_kb_index_v1(1)",
@@ -51,17 +56,26 @@ def test_the_grants_for_searching_are_exact(patient: Patient, role: str, as_role
 
 
 @pytest.mark.parametrize(
-    "table", ["organizations", "kb_source_kinds", "kb_ranking_profiles", "kb_postings", "kb_corpus_stats"]
+    "table",
+    [
+        "organizations",
+        "kb_source_kinds",
+        "kb_ranking_profiles",
+        "kb_builtin_policies",
+        "kb_arbitration_policies",
+        "kb_postings",
+        "kb_corpus_stats",
+    ],
 )
 def test_every_table_that_a_search_reads_is_needed(patient: Patient, role: str, as_role: AsRole, table: str) -> None:
     patient.cure(right(patient, "rights.search", role))
     patient.operate(f"REVOKE SELECT ON kbsearch.{table} FROM {role}")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        as_role(SEARCH)
+        as_role(ARBITRATED)
     finding = right(patient, "rights.search", role)
     assert finding.advice == f"GRANT SELECT ON kbsearch.{table} TO {role};"
     patient.cure(finding)
-    assert as_role(SEARCH) == "20"
+    assert as_role(ARBITRATED) == "20"
 
 
 def test_the_grants_for_writing_are_enough(patient: Patient, role: str, as_role: AsRole) -> None:
@@ -88,6 +102,27 @@ def test_the_grants_for_maintenance_are_enough(patient: Patient, role: str, as_r
     assert finding.advice == f"GRANT USAGE ON SEQUENCE kbsearch.kb_segment_seq TO {role};"
     patient.cure(finding)
     as_role(*MAINTAIN)
+
+
+def test_the_grants_for_logging_are_enough_and_looked_at_where_there_is_a_log(
+    patient: Patient, role: str, as_role: AsRole
+) -> None:
+    patient.cure(right(patient, "rights.search", role))
+    assert right(patient, "rights.log", role).found == "no organisation keeps a log of arbitrations"
+    patient.run("UPDATE kbsearch.organizations SET arbitration_log = 'text'")
+    finding = right(patient, "rights.log", role)
+    assert finding.level is Level.OK
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        as_role(LOG)
+    patient.operate(*grants(finding))
+    as_role(LOG)
+    assert right(patient, "rights.log", role).found == f"role {role} may log arbitrations"
+    patient.operate(f"REVOKE SELECT ON kbsearch.kb_arbitration_log FROM {role}")
+    finding = right(patient, "rights.log", role)
+    assert finding.level is Level.WARNING
+    assert finding.advice == f"GRANT SELECT ON kbsearch.kb_arbitration_log TO {role};"
+    patient.cure(finding)
+    as_role(LOG)
 
 
 def test_half_of_the_rights_to_write_is_a_warning(patient: Patient, role: str) -> None:

@@ -33,6 +33,17 @@ def test_an_organisation_whose_index_finds_nothing(patient: Patient) -> None:
     assert patient.bad("search", "derived") == []
 
 
+def test_a_policy_that_gives_no_answer_is_no_fault_of_the_index(patient: Patient) -> None:
+    patient.run(
+        "SELECT kbsearch.create_kb_arbitration_policy_v1(p_org_id => 1, p_name => 'strict', p_max_disagreement => 0, p_severe_rule => 'escalate')",
+        "SELECT kbsearch.create_kb_ranking_profile_v1(1, 'strict', 'arbitrate', p_policy => 'strict@1')",
+        "UPDATE kbsearch.organizations SET ranking_profile = 'strict@1' WHERE id = 1",
+    )
+    page = "SELECT kbsearch.search_kb_hybrid_page_v1(1, 'word1x word5x', '[1, 2, 3]') ->> 'verdict'"
+    assert patient.run(page) == "escalated"
+    assert [one.level for one in patient.findings("search")] == [Level.OK, Level.OK]
+
+
 def test_a_search_that_takes_long_beside_the_timeout(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "TIMEOUT_FACTOR", 10**6)
     assert patient.bad("search.answers") == [], "no timeout"

@@ -391,12 +391,44 @@ def test_the_statuses_of_the_page_are_those_of_postgrest(
         assert (own.status, own.body["code"]) == (404, code)
 
 
+@pytest.fixture(scope="module")
+def disputed(site: Site) -> int:
+    """An organisation that escalates a search for the word of one of its articles and the direction of the other."""
+    patient = site.patient
+    org_id = int(patient.run("INSERT INTO kbsearch.organizations (name) VALUES ('disputed') RETURNING id"))
+    space = patient.space()
+    for word, vector in (("lamp", "[0, 1, 0]"), ("stone", "[1, 0, 0]")):
+        chunk = json.dumps([{"content": word, "embedding": json.loads(vector)}])
+        patient.run(
+            f"SELECT kbsearch.upsert_kb_article_v1(p_org_id => {org_id}, p_external_ref => '{word}', p_space_id => {space}, p_chunks => '{chunk}')"
+        )
+    patient.run(
+        f"UPDATE kbsearch.organizations SET active_space_id = {space}, ranking_profile = 'arbitrate_reference@1' WHERE id = {org_id}"
+    )
+    return org_id
+
+
+def test_an_escalated_search_is_a_page_that_says_so(
+    site: Site, direct: PostgREST, public: PostgREST, disputed: int
+) -> None:
+    question = {"p_query_text": "lamp", "p_query_embedding": [1, 0, 0]}
+    page = answer(site, direct, {"p_org_id": disputed, **question})
+    assert (page["verdict"], page["items"], page["total"]) == ("escalated", [], 0)
+    assert public.post("search_articles", question, claims=member(site, disputed)).body == page
+    rows = ask(site, direct, {"p_org_id": disputed, **question}, "search_kb_hybrid_v1")
+    assert (rows.status, rows.body["code"]) == (400, "KBESC")
+    assert json.loads(rows.body["details"]) == page["manifest"]
+    assert rows.body["hint"]
+    fused = answer(site, direct, {"p_org_id": disputed, "p_exploratory": True, **question})
+    assert (fused["verdict"], fused["total"]) == ("exploratory_fused", 2)
+
+
 def test_the_table_of_the_page_has_every_error_of_a_search_with_the_status_of_its_class() -> None:
     listed = table()
     searched = {code for code in WRONG if code.startswith("KB")}
-    assert searched == set(ERRORS_BY_SQLSTATE) - {"KBART", "KBCHK", "KBIDX", "KBSNP", "KBSRC"}, (
-        "others are not of a search"
-    )
+    # A profile's policy is checked when the profile is made, and an escalated search is a page that says so.
+    others = {"KBART", "KBCHK", "KBIDX", "KBSNP", "KBSRC", "KBARB", "KBPOL", "KBESC"}
+    assert searched == set(ERRORS_BY_SQLSTATE) - others, "others are not of a search"
     assert listed.keys() == {*WRONG, "42501", "57014", "PGRST202"}
     for code in searched:
         assert listed[code][1] == ERRORS_BY_SQLSTATE[code].http_status, code

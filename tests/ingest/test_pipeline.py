@@ -548,3 +548,29 @@ def test_what_a_stopped_run_reserved_for_a_document_that_is_gone_is_swept_anothe
     connection.execute("UPDATE kbsearch.kb_articles SET created_at = now() - interval '2 days'")
     assert run(connection, documents(2)).calibrated
     assert rows(connection, reserved) == [("draft",)]
+
+
+def test_a_first_load_that_ended_before_its_calibration_is_calibrated_by_the_next_run(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = run(connection, documents(4), org="whole")
+    assert whole.calibrated
+    with monkeypatch.context() as patch:
+        patch.setattr("kbsearch.ingest.pipeline._CALIBRATE", "SELECT 1 / (%s - %s)")
+        with pytest.raises(psycopg.Error):
+            run(connection, documents(4))
+    again = run(connection, documents(4))
+    assert (again.unchanged, again.written, again.calibrated) == (4, 0, True)
+    lengths = rows(connection, "SELECT DISTINCT o.reference_length FROM kbsearch.organizations AS o")
+    assert len(lengths) == 1
+    assert lengths != [(100,)]
+    assert rows(connection, "SELECT s.name FROM kbsearch.kb_ingest_sources AS s") == []
+    connection.execute("UPDATE kbsearch.organizations SET reference_length = 100")
+    assert not run(connection, documents(5)).calibrated
+
+
+def test_an_empty_first_load_leaves_no_mark(connection: Connection) -> None:
+    report = run(connection, [Rejected("a", "broken")])
+    assert not report.calibrated
+    assert rows(connection, "SELECT s.name FROM kbsearch.kb_ingest_sources AS s") == []
+    assert run(connection, documents(3)).calibrated
