@@ -222,6 +222,9 @@ MUTANTS = (
         (
             Edit(VECTOR, "1000000::double precision)::integer", "1000000000::double precision)::integer"),
             Edit(PREPARE, "vector_weight ELSE 1 END * 1000", "vector_weight ELSE 1 END"),
+            Edit(APPLY, "vector_weight ELSE 1 END * 1000", "vector_weight ELSE 1 END"),
+            Edit(ARBITRATED, "::double precision ELSE 1 END * 1000", "::double precision ELSE 1 END"),
+            Edit(ARBITRATED, "END * 0.000001 AS peak", "END * 0.000000001 AS peak"),
             Edit(LIST, "r.similarity / 1e6::double precision", "r.similarity / 1e9::double precision"),
         ),
     ),
