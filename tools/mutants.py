@@ -306,7 +306,7 @@ MUTANTS = (
     Mutant(
         "an article's language does not reach the chunks",
         (Edit(GUARD, " OR NEW.language IS DISTINCT FROM OLD.language", ""),),
-        INDEX,
+        (*INDEX, "tests/sql/test_languages.py"),
     ),
     Mutant(
         "words of all languages are one corpus",
