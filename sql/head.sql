@@ -739,89 +739,6 @@ COMMENT ON COLUMN kbsearch.kb_article_embeddings.input_sha256 IS 'sha256 of the 
 
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.embedding IS 'The vector, of the space''s dimensions.';
 
--- Name: kb_articles; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.kb_articles (
-    org_id bigint NOT NULL,
-    id bigint NOT NULL,
-    external_ref text,
-    kind text DEFAULT 'article'::text NOT NULL,
-    title text,
-    body text,
-    language regconfig,
-    published boolean DEFAULT true NOT NULL,
-    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
-    source_uri text,
-    content_sha256 text,
-    version integer DEFAULT 1 NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    updated_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT kb_articles_external_ref_check CHECK ((octet_length(external_ref) <= 2000)),
-    CONSTRAINT kb_articles_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint))),
-    CONSTRAINT kb_articles_kind_check CHECK (((kind <> ''::text) AND (kind <> '*'::text))),
-    CONSTRAINT kb_articles_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text))
-);
-
--- Name: TABLE kb_articles; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language: text search configuration in which its chunks are analysed, NULL for the organisation''s. version counts changes of what chunks copy (title, published, language).';
-
--- Name: COLUMN kb_articles.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.org_id IS 'The organisation; never changed.';
-
--- Name: COLUMN kb_articles.id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.id IS 'Its id, which settles ties: lower first.';
-
--- Name: COLUMN kb_articles.external_ref; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.external_ref IS 'The application''s own name of it, unique in the organisation.';
-
--- Name: COLUMN kb_articles.kind; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.kind IS 'Kind, for filters and quotas; see kb_source_kinds.';
-
--- Name: COLUMN kb_articles.title; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.title IS 'Title; part of what every chunk is found by.';
-
--- Name: COLUMN kb_articles.body; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.body IS 'The whole text, kept for the application; chunks are what is searched.';
-
--- Name: COLUMN kb_articles.language; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.language IS 'Text search configuration in which its chunks are analysed; NULL: the organisation''s.';
-
--- Name: COLUMN kb_articles.published; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.published IS 'Whether searches find it.';
-
--- Name: COLUMN kb_articles.metadata; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.metadata IS 'A JSON object, for filters.';
-
--- Name: COLUMN kb_articles.source_uri; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.source_uri IS 'Where it comes from; handed back.';
-
--- Name: COLUMN kb_articles.content_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.content_sha256 IS 'What the application recognises its content by; see reserve_kb_articles_v1.';
-
--- Name: COLUMN kb_articles.version; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.version IS 'Counts the changes of what chunks copy; kept by a trigger.';
-
--- Name: COLUMN kb_articles.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.created_at IS 'When the row was inserted.';
-
--- Name: COLUMN kb_articles.updated_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_articles.updated_at IS 'When the row was last changed; kept by a trigger.';
-
 -- Name: kb_embedding_cache; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_embedding_cache (
@@ -863,33 +780,51 @@ COMMENT ON COLUMN kbsearch.kb_embedding_cache.embedding IS 'The vector, of the s
 
 COMMENT ON COLUMN kbsearch.kb_embedding_cache.created_at IS 'When it was computed.';
 
--- Name: attach_kb_cached_vectors_v1(bigint, bigint, jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: attach_kb_cached_vectors_v1(bigint, bigint, bigint[], jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_articles jsonb) RETURNS bigint
+CREATE FUNCTION kbsearch.attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_article_ids bigint[], p_articles jsonb) RETURNS bigint
     LANGUAGE sql
     BEGIN ATOMIC
- WITH attached AS (
+ WITH given AS MATERIALIZED (
+          SELECT (attach_kb_cached_vectors_v1.p_article_ids)[r.n] AS article_id,
+             (e.n - 1) AS chunk_no,
+             decode((e.chunk ->> 'input_sha256'::text), 'hex'::text) AS input_sha256
+            FROM (jsonb_array_elements(attach_kb_cached_vectors_v1.p_articles) WITH ORDINALITY r(article, n)
+              CROSS JOIN LATERAL jsonb_array_elements((r.article -> 'chunks'::text)) WITH ORDINALITY e(chunk, n))
+         ), written AS MATERIALIZED (
+          SELECT c.id,
+             c.article_id,
+             c.chunk_no
+            FROM kbsearch.kb_article_chunks c
+           WHERE ((c.org_id = attach_kb_cached_vectors_v1.p_org_id) AND (c.article_id = ANY (attach_kb_cached_vectors_v1.p_article_ids)))
+         ), found AS MATERIALIZED (
+          SELECT w.id,
+             w.article_id,
+             g.input_sha256,
+             ( SELECT k.embedding
+                    FROM kbsearch.kb_embedding_cache k
+                   WHERE ((k.org_id = attach_kb_cached_vectors_v1.p_org_id) AND (k.input_sha256 = g.input_sha256) AND (k.space_id = attach_kb_cached_vectors_v1.p_space_id) AND (k.role = 'passage'::text))) AS embedding
+            FROM (written w
+              JOIN given g ON (((g.article_id = w.article_id) AND (g.chunk_no = w.chunk_no))))
+         ), attached AS (
           INSERT INTO kbsearch.kb_article_embeddings (org_id, space_id, chunk_id, article_id, input_sha256, embedding)  SELECT attach_kb_cached_vectors_v1.p_org_id AS p_org_id,
                      attach_kb_cached_vectors_v1.p_space_id AS p_space_id,
-                     c.id,
-                     c.article_id,
-                     k.input_sha256,
-                     k.embedding
-                    FROM ((((jsonb_to_recordset(attach_kb_cached_vectors_v1.p_articles) r(external_ref text, chunks jsonb)
-                      JOIN kbsearch.kb_articles a ON (((a.org_id = attach_kb_cached_vectors_v1.p_org_id) AND (a.external_ref = r.external_ref))))
-                      CROSS JOIN LATERAL jsonb_array_elements(r.chunks) WITH ORDINALITY e(chunk, n))
-                      JOIN kbsearch.kb_article_chunks c ON (((c.org_id = a.org_id) AND (c.article_id = a.id) AND (c.chunk_no = (e.n - 1)))))
-                      JOIN kbsearch.kb_embedding_cache k ON (((k.org_id = attach_kb_cached_vectors_v1.p_org_id) AND (k.input_sha256 = decode((e.chunk ->> 'input_sha256'::text), 'hex'::text)) AND (k.space_id = attach_kb_cached_vectors_v1.p_space_id) AND (k.role = 'passage'::text))))
-                   ORDER BY c.id
+                     f.id,
+                     f.article_id,
+                     f.input_sha256,
+                     f.embedding
+                    FROM found f
+                   WHERE (f.embedding IS NOT NULL)
+                   ORDER BY f.id
            RETURNING 1 AS "?column?"
          )
   SELECT count(*) AS count
     FROM attached;
 END;
 
--- Name: FUNCTION attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_articles jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_article_ids bigint[], p_articles jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_articles jsonb) IS 'Gives the chunks that write_kb_articles_v1 has just written their vectors from the cache; returns how many got one.';
+COMMENT ON FUNCTION kbsearch.attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_article_ids bigint[], p_articles jsonb) IS 'Gives the chunks that write_kb_articles_v1 has just written their vectors from the cache; p_article_ids: the articles'' ids, in the order of p_articles. Returns how many got one.';
 
 -- Name: bm25_impact_v1(bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3835,6 +3770,89 @@ END;
 
 COMMENT ON FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text) IS 'A cursor: base64url of a 9-byte digest and the payload. The digest finds damage; it is no protection against forgery.';
 
+-- Name: kb_articles; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_articles (
+    org_id bigint NOT NULL,
+    id bigint NOT NULL,
+    external_ref text,
+    kind text DEFAULT 'article'::text NOT NULL,
+    title text,
+    body text,
+    language regconfig,
+    published boolean DEFAULT true NOT NULL,
+    metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
+    source_uri text,
+    content_sha256 text,
+    version integer DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_articles_external_ref_check CHECK ((octet_length(external_ref) <= 2000)),
+    CONSTRAINT kb_articles_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint))),
+    CONSTRAINT kb_articles_kind_check CHECK (((kind <> ''::text) AND (kind <> '*'::text))),
+    CONSTRAINT kb_articles_metadata_check CHECK ((jsonb_typeof(metadata) = 'object'::text))
+);
+
+-- Name: TABLE kb_articles; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_articles IS 'An article: what a search returns. Found only while published; searched through its chunks. language: text search configuration in which its chunks are analysed, NULL for the organisation''s. version counts changes of what chunks copy (title, published, language).';
+
+-- Name: COLUMN kb_articles.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_articles.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.id IS 'Its id, which settles ties: lower first.';
+
+-- Name: COLUMN kb_articles.external_ref; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.external_ref IS 'The application''s own name of it, unique in the organisation.';
+
+-- Name: COLUMN kb_articles.kind; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.kind IS 'Kind, for filters and quotas; see kb_source_kinds.';
+
+-- Name: COLUMN kb_articles.title; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.title IS 'Title; part of what every chunk is found by.';
+
+-- Name: COLUMN kb_articles.body; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.body IS 'The whole text, kept for the application; chunks are what is searched.';
+
+-- Name: COLUMN kb_articles.language; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.language IS 'Text search configuration in which its chunks are analysed; NULL: the organisation''s.';
+
+-- Name: COLUMN kb_articles.published; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.published IS 'Whether searches find it.';
+
+-- Name: COLUMN kb_articles.metadata; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.metadata IS 'A JSON object, for filters.';
+
+-- Name: COLUMN kb_articles.source_uri; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.source_uri IS 'Where it comes from; handed back.';
+
+-- Name: COLUMN kb_articles.content_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.content_sha256 IS 'What the application recognises its content by; see reserve_kb_articles_v1.';
+
+-- Name: COLUMN kb_articles.version; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.version IS 'Counts the changes of what chunks copy; kept by a trigger.';
+
+-- Name: COLUMN kb_articles.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.created_at IS 'When the row was inserted.';
+
+-- Name: COLUMN kb_articles.updated_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_articles.updated_at IS 'When the row was last changed; kept by a trigger.';
+
 -- Name: kb_source_kinds; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_source_kinds (
@@ -5828,16 +5846,24 @@ CREATE FUNCTION kbsearch.store_kb_cached_vectors_v1(p_org_id bigint, p_space_id 
     BEGIN ATOMIC
  INSERT INTO kbsearch.kb_article_embeddings AS e (org_id, space_id, chunk_id, article_id, chunk_digest, input_sha256, embedding)  SELECT store_kb_cached_vectors_v1.p_org_id AS p_org_id,
              store_kb_cached_vectors_v1.p_space_id AS p_space_id,
-             c.id,
-             c.article_id,
-             g.chunk_digest,
-             g.input_sha256,
-             k.embedding
-            FROM ((UNNEST(store_kb_cached_vectors_v1.p_article_ids, store_kb_cached_vectors_v1.p_chunk_ids, store_kb_cached_vectors_v1.p_chunk_digests, store_kb_cached_vectors_v1.p_input_sha256) g(article_id, chunk_id, chunk_digest, input_sha256)
-              JOIN kbsearch.kb_article_chunks c ON (((c.org_id = store_kb_cached_vectors_v1.p_org_id) AND (c.article_id = g.article_id) AND (c.id = g.chunk_id) AND (kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content) = g.chunk_digest))))
-              JOIN kbsearch.kb_embedding_cache k ON (((k.org_id = store_kb_cached_vectors_v1.p_org_id) AND (k.input_sha256 = g.input_sha256) AND (k.space_id = store_kb_cached_vectors_v1.p_space_id) AND (k.role = 'passage'::text))))
-           ORDER BY c.id
-          FOR KEY SHARE OF c ON CONFLICT(org_id, article_id, chunk_id, space_id) DO UPDATE SET embedding = excluded.embedding, input_sha256 = excluded.input_sha256, chunk_digest = excluded.chunk_digest
+             f.id,
+             f.article_id,
+             f.chunk_digest,
+             f.input_sha256,
+             f.embedding
+            FROM ( SELECT c.id,
+                     c.article_id,
+                     g.chunk_digest,
+                     g.input_sha256,
+                     ( SELECT k.embedding
+                            FROM kbsearch.kb_embedding_cache k
+                           WHERE ((k.org_id = store_kb_cached_vectors_v1.p_org_id) AND (k.input_sha256 = g.input_sha256) AND (k.space_id = store_kb_cached_vectors_v1.p_space_id) AND (k.role = 'passage'::text))) AS embedding
+                    FROM (UNNEST(store_kb_cached_vectors_v1.p_article_ids, store_kb_cached_vectors_v1.p_chunk_ids, store_kb_cached_vectors_v1.p_chunk_digests, store_kb_cached_vectors_v1.p_input_sha256) g(article_id, chunk_id, chunk_digest, input_sha256)
+                      JOIN kbsearch.kb_article_chunks c ON (((c.id = g.chunk_id) AND (c.article_id = g.article_id))))
+                   WHERE ((c.org_id = store_kb_cached_vectors_v1.p_org_id) AND (c.id = ANY (store_kb_cached_vectors_v1.p_chunk_ids)) AND (kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content) = g.chunk_digest))
+                   ORDER BY c.id
+                  FOR KEY SHARE OF c) f
+           WHERE (f.embedding IS NOT NULL) ON CONFLICT(org_id, article_id, chunk_id, space_id) DO UPDATE SET embedding = excluded.embedding, input_sha256 = excluded.input_sha256, chunk_digest = excluded.chunk_digest
    WHERE ((e.chunk_digest IS DISTINCT FROM excluded.chunk_digest) OR (e.input_sha256 IS DISTINCT FROM excluded.input_sha256) OR (NOT e.has_direction))
    RETURNING e.chunk_id;
 END;
@@ -6109,6 +6135,7 @@ CREATE FUNCTION kbsearch.write_kb_articles_v1(p_org_id bigint, p_articles jsonb,
     AS $$
 DECLARE
     v_language text;
+    v_article_ids bigint[];
     v_written bigint;
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
@@ -6136,14 +6163,17 @@ BEGIN
 
     -- the organisation's lock before the articles', and those in the order of their ids
     PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
+    v_article_ids := ARRAY(
+        SELECT (SELECT a.id FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.external_ref = r.article ->> 'external_ref')
+        FROM jsonb_array_elements(p_articles) WITH ORDINALITY AS r (article, n)
+        ORDER BY r.n
+    );
     PERFORM 1
     FROM kbsearch.kb_articles AS a
-    WHERE a.org_id = p_org_id AND a.external_ref IN (SELECT r.external_ref FROM jsonb_to_recordset(p_articles) AS r (external_ref text))
+    WHERE a.org_id = p_org_id AND a.id = ANY (v_article_ids)
     ORDER BY a.id
     FOR UPDATE;
-    DELETE FROM kbsearch.kb_article_chunks AS c
-    USING kbsearch.kb_articles AS a, jsonb_to_recordset(p_articles) AS r (external_ref text)
-    WHERE a.org_id = p_org_id AND a.external_ref = r.external_ref AND c.org_id = a.org_id AND c.article_id = a.id;
+    DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = ANY (v_article_ids);
     UPDATE kbsearch.kb_articles AS a
     SET
         kind = r.kind, title = r.title, body = r.body, language = kbsearch.find_kb_language_v1(r.language), published = r.published,
@@ -6151,15 +6181,15 @@ BEGIN
     FROM jsonb_to_recordset(p_articles) AS r (
         external_ref text, kind text, title text, body text, language text, published boolean, metadata jsonb, source_uri text, content_sha256 text
     )
-    WHERE a.org_id = p_org_id AND a.external_ref = r.external_ref;
+    WHERE a.org_id = p_org_id AND a.id = ANY (v_article_ids) AND a.external_ref = r.external_ref;
     INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, chunk_no, heading, content)
-    SELECT p_org_id, a.id, e.n - 1, e.chunk ->> 'heading', e.chunk ->> 'content'
-    FROM jsonb_to_recordset(p_articles) AS r (external_ref text, chunks jsonb)
-    INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.external_ref = r.external_ref
-    CROSS JOIN LATERAL jsonb_array_elements(r.chunks) WITH ORDINALITY AS e (chunk, n)
-    ORDER BY a.id, e.n;
+    SELECT p_org_id, v_article_ids[r.n], e.n - 1, e.chunk ->> 'heading', e.chunk ->> 'content'
+    FROM jsonb_array_elements(p_articles) WITH ORDINALITY AS r (article, n)
+    CROSS JOIN LATERAL jsonb_array_elements(r.article -> 'chunks') WITH ORDINALITY AS e (chunk, n)
+    WHERE v_article_ids[r.n] IS NOT NULL
+    ORDER BY v_article_ids[r.n], e.n;
     GET DIAGNOSTICS v_written = ROW_COUNT;
-    RETURN CASE WHEN p_space_id IS NULL THEN v_written ELSE kbsearch.attach_kb_cached_vectors_v1(p_org_id, p_space_id, p_articles) END;
+    RETURN CASE WHEN p_space_id IS NULL THEN v_written ELSE kbsearch.attach_kb_cached_vectors_v1(p_org_id, p_space_id, v_article_ids, p_articles) END;
 END
 $$;
 

@@ -31,13 +31,15 @@ def main(
 ) -> None:
     """Tune arbitration policies on some questions of public collections and compare them on the others.
 
-    A run that is stopped goes on where it was. Exit status 1: what is computed is not what the server answers; 2: the collections are missing.
+    Asking takes some 5 minutes, once; the rest 2. A run that is stopped goes on where it was.
+
+    Exit status 1: what is computed is not what the server answers; 2: the collections are missing.
     """
     console, errors = Console(), Console(stderr=True)
     if absent := missing(collections):
         errors.print(
-            f"The collections with relevance judgements, which are no part of the repository, are not in {collections}: {absent[0]} is missing, "
-            f"and {len(absent) - 1} other files. Name the folder with --collections, or the one above it in KBSEARCH_SHARED.",
+            f"The collections with relevance judgements, which are no part of the repository, are not in {collections}: {absent[0]} "
+            f"is missing, the first of {len(absent)} files. Name the folder with --collections, or the one above it in KBSEARCH_SHARED.",
             style="red",
             markup=False,
             soft_wrap=True,

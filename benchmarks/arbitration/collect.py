@@ -124,8 +124,8 @@ def collect(shared: Path, collected: Path, track: Track, *, again: bool = False)
     """
     found: dict[str, Asked] = {}
     wanted: dict[str, list[str]] = {}
-    for collection in COLLECTIONS:
-        source = fingerprint(shared / collection)
+    sources = {collection: fingerprint(shared / collection) for collection in COLLECTIONS}
+    for collection, source in sources.items():
         for name in (collection, TRAINING) if TRAINING.startswith(collection) else (collection,):
             asked = None if again else _kept(collected / f"{name}.npz", source)
             if asked is None:
@@ -135,11 +135,10 @@ def collect(shared: Path, collected: Path, track: Track, *, again: bool = False)
     if wanted:
         with _server() as connection:
             for collection, names in wanted.items():
-                source = fingerprint(shared / collection)
                 given = Collection.load(shared / collection)
                 sets = [given if name == collection else training(given, shared / collection) for name in names]
                 for asked_of, asked in zip(sets, answers(connection, sets, track, searched=COLLECTIONS), strict=True):
-                    found[asked_of.name] = replace(asked, source=np.array(source))
+                    found[asked_of.name] = replace(asked, source=np.array(sources[collection]))
                     found[asked_of.name].save(collected / f"{asked_of.name}.npz")
     return found
 

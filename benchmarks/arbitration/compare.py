@@ -110,7 +110,7 @@ def systems(chosen: Sequence[Candidate], builtin: Mapping[str, Mapping[str, Any]
         "keyword@1": BASES["keyword"],
         "rrf@1": BASES["rrf"],
         "weighted@1": BASES["weighted"],
-        "arbitrate@1 (default@1)": under(builtin["default@1"]),
+        "arbitrate@1": under(builtin["default@1"]),
         **{candidate.name: candidate.score for candidate in chosen},
         "reference@1": under(reference),
         LENIENT: under({**reference, "severe_rule": "fuse"}),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 STEPS = 40
@@ -35,18 +36,17 @@ class Policy:
 
     def __str__(self) -> str:
         """What differs from default@1."""
-        changed = [
-            (one.name, getattr(self, one.name)) for one in fields(self) if getattr(self, one.name) != _value(one)
-        ]
-        return ", ".join(f"{name} {value}" for name, value in changed) or "as default@1"
+        ordinary = asdict(Policy())
+        changed = {name: value for name, value in asdict(self).items() if value != ordinary[name]}
+        return ", ".join(f"{name} {_shown(value)}" for name, value in changed.items()) or "as default@1"
 
 
 def _rest(weight: float) -> float:
     return round(1 - weight, 6)
 
 
-def _value(one: Any) -> Any:
-    return {} if one.name == "class_rules" else one.default
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def leaning(top_k: int, max_disagreement: float, vector_weight: float, privilege: float, **more: Any) -> Policy:
@@ -89,5 +89,5 @@ smoothed over its neighbours in the grid. P4: one that compares five articles, a
 of its own for keywords. P1 and P2 are not picked: benchmarks.arbitration.tuning finds them.
 """
 
-LENIENT = "reference@1, severe fuse"
-"""reference@1 with an answer where it escalates; it and reference@1 were added afterwards, as what not to rank by."""
+LENIENT = "reference@1 fusing"
+"""reference@1 with the severe rule fuse: it answers where that escalates. It and reference@1 were added afterwards, as what not to rank by."""

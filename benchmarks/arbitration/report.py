@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.table import Table
 
 from benchmarks.arbitration.compare import (
@@ -65,17 +66,14 @@ class Found:
 
 def table(found: Found) -> Table:
     """For the terminal: + and - where a figure differs significantly from weighted@1's."""
-    result = Table(title="nDCG@10 on questions that nothing was tuned on")
-    result.add_column("system")
-    for name in (*(TITLES[name] for name in found.held_out), "mean"):
-        result.add_column(name, justify="right")
-    for name in ("vs weighted@1", "vs rrf@1"):
-        result.add_column(name, justify="right")
+    result = Table(title="nDCG@10 on questions that nothing was tuned on", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    result.add_column("system", no_wrap=True)
+    for name in (*(TITLES[name] for name in found.held_out), "mean", "vs weighted@1"):
+        result.add_column(name, justify="right", no_wrap=True)
     for row in found.rows:
-        lines = [*row.sets.values(), row.mean]
-        cells = [f"{line.value:.4f}{_mark(line.weighted)}" for line in lines]
-        result.add_row(row.name, *cells, _difference(row.mean.weighted), _difference(row.mean.rrf))
-    result.caption = "+ -: better or worse than weighted@1, p < .05; in brackets p"
+        cells = [f"{line.value:.4f}{_mark(line.weighted)}" for line in (*row.sets.values(), row.mean)]
+        result.add_row(row.name, *cells, _difference(row.mean.weighted))
+    result.caption = "+ and -: better and worse than weighted@1, p < .05; in brackets p of the mean"
     return result
 
 
@@ -90,7 +88,9 @@ def _difference(difference: Difference) -> str:
 
 
 def _p(value: float) -> str:
-    return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")  # noqa: PLR2004  (three digits are shown)
+    if value < 0.001:  # noqa: PLR2004  (three digits are shown)
+        return "<.001"
+    return f"{value:.3f}".lstrip("0") if value < 1 else "1"
 
 
 def markdown(found: Found) -> str:
@@ -138,8 +138,8 @@ def _answer(found: Found) -> list[str]:
         f"{'Yes: ' + ', '.join(better) if better else 'No: none'} of the {len(rows)} weights, class rules and policies that tuning chose",
         f"{'are' if better else 'is'} significantly better than equal weights on the mean of the three collections.",
         "",
-        f"- The best of them is {top.name}: {_difference(top.mean.weighted)} over `weighted@1`, p in brackets. A weight alone,",
-        f"  {alone.name}, gains {_difference(alone.mean.weighted)}.",
+        f"- The best of them is {top.name}: {_difference(top.mean.weighted)} over `weighted@1`, in brackets p, which flatters what is",
+        f"  picked by the figure itself. {alone.name.capitalize()}, the best on the tuning questions, gains {_difference(alone.mean.weighted)}.",
         "- `arbitrate@1`, by the policy `default@1`, ranks as `weighted@1` does, and records how far apart the legs are.",
         f"  Both gain {_difference(found.row('weighted@1').mean.rrf)} over `rrf@1`.",
         f"- At most {LIMIT} below the better leg of every collection: {_list(near)}.",
@@ -202,7 +202,7 @@ def _chosen(found: Found) -> list[str]:
         f"the highest mean of {found.weights.tried} vector weights and of {found.policies.tried:,} policies, free or with every set at most",
         f"{LIMIT} below its better leg. Those by hand were picked from the tops of these lists and written down before the figures above",
         "were looked at; known were SciFact's by vector weight, which had been printed once, and the best single weight of each collection.",
-        "`reference@1` and its variant were added later.",
+        "`reference@1`, and the same with the severe rule `fuse`, were added later.",
         "",
         "| candidate | chosen | policy (else as default@1) | "
         + " | ".join(TITLES[name] for name in found.tuning)
@@ -225,7 +225,7 @@ def _hard(found: Found) -> list[str]:
     limit = Policy().max_disagreement
     lines = [
         "Disagreement does not say which leg is right, but which questions are hard: nDCG@10 of `weighted@1` where the first five articles of the",
-        f"legs disagree by more than {limit}, the limit of `default@1`, and where they do not.",
+        f"legs disagree by more than {limit}, the limit of `default@1`, which was noticed on the tuning questions.",
         "",
         "| | questions | over the limit | nDCG@10 over it | else |",
         "|---|--:|--:|--:|--:|",

@@ -22,7 +22,7 @@ _NOT_IN_TABLES = "table, h1, h2, h3, h4, h5, h6, pre, ul, ol, dl, blockquote"
 """What makes a table a means of layout: its cells are then blocks like others."""
 _SPACE = re.compile(r"[ \t\n\f\r\u00a0]+")
 _FENCES = re.compile(r"`{3,}")
-_SYNTAX = re.compile(r"^(?=#{1,6}(?:\s|$)|(?:=+|-+)\s*$|```|~~~|<)", re.MULTILINE)
+_SYNTAX = re.compile(r"^(?=(?:(?:>|[-+*][ \t])[ \t]*)*(?:#{1,6}(?:\s|$)|(?:=+|-+)\s*$|```|~~~|<))", re.MULTILINE)
 """Where words of a paragraph would begin a heading, a fence or an HTML block of Markdown."""
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from benchmarks.arbitration import __main__ as command
 from benchmarks.arbitration import collect as collecting
 from benchmarks.arbitration import compare as comparing
+from benchmarks.arbitration import tuning
 from benchmarks.arbitration.collect import DEPTH, SEARCHED, Asked, answers, collect, fingerprint, missing, training
 from benchmarks.arbitration.compare import (
     BASES,
@@ -42,15 +44,16 @@ def track(items: Sequence[int], _description: str) -> Iterable[int]:
     return items
 
 
-def asked(seed: int, questions: int = 30, documents: int = 40) -> Asked:
-    """Legs that are right now and then, with ties, questions without a word that is known, and one without anything relevant."""
+def asked(seed: int, questions: int = 30, documents: int = 40, keyword_gain: float = 0.2) -> Asked:
+    """Legs that are right now and then, with ties, with questions that one leg or both alike answer, and one without anything relevant."""
     random = np.random.default_rng(seed)
     gains = (random.random((questions, documents)) < 0.08) * random.integers(1, 4, (questions, documents)).astype(float)
     gains[0] = 0
     near = np.round(random.uniform(-0.1, 0.6, gains.shape) + 0.2 * (gains > 0), 1)
-    words = np.round(random.uniform(0, 0.6, gains.shape) + 0.2 * (gains > 0), 1)
+    words = np.round(random.uniform(0, 0.6, gains.shape) + keyword_gain * (gains > 0), 1)
     words[random.random(gains.shape) < 0.7] = np.nan
     words[1:4] = np.nan
+    words[4:12] = np.where(near[4:12] >= 0.5, near[4:12], words[4:12] / 2)  # the first articles of both are the same
     return Asked(
         queries=np.array([f"t{number % 7}q{number}" for number in range(questions)]),
         classes=random.choice(["question", "keywords", "quoted"], questions),
@@ -73,7 +76,7 @@ def asked(seed: int, questions: int = 30, documents: int = 40) -> Asked:
 
 @pytest.fixture(scope="module")
 def sets() -> list[Studied]:
-    return [study(asked(seed), track, "made up") for seed in (1, 2)]
+    return [study(asked(seed, keyword_gain=gain), track, "made up") for seed, gain in ((8, 0.9), (2, 0))]
 
 
 def test_ndcg_is_that_of_the_evaluator() -> None:
@@ -104,28 +107,30 @@ def test_a_weight_is_a_multiple_of_a_step() -> None:
         step(0.66)
 
 
-def test_the_best_policy_of_a_grid_is_the_best_of_all_decided_one_by_one(sets: list[Studied]) -> None:
-    found = best_policy(sets, GRID, track)
-    every = [
-        Policy(top_k, limit, threshold, moderate, severe, vector_weight=weight, privilege=privilege)
-        for top_k in GRID.top_k
-        for limit in GRID.max_disagreement
-        for threshold in GRID.similarity_threshold
-        for moderate, severe in (("fuse", "apply_rule"), ("apply_rule", "fuse"), ("apply_rule", "apply_rule"))
-        if moderate != severe or limit == 0
-        for weight in GRID.vector_weight
-        for privilege in GRID.privilege
-    ]
-    means = np.array([[studied.judge(policy.parameters()).mean() for studied in sets] for policy in every])
-    assert found.tried == len(every)
-    assert found.free.policy is not None
-    assert found.free.mean == pytest.approx(means.mean(axis=1).max(), abs=1e-12)
-    again = [studied.judge(found.free.policy.parameters()).mean() for studied in sets]
-    assert found.free.means == pytest.approx(again, abs=1e-12)
-    reached = (means >= floors(sets)).all(axis=1)
-    assert reached.any()
-    assert not reached.all()
-    assert found.within.mean == pytest.approx(means[reached].mean(axis=1).max(), abs=1e-12)
+def test_policies_tried_at_once_score_as_decided_one_by_one(sets: list[Studied]) -> None:
+    decisions = [one for studied in sets for one in studied.decisions(Policy().parameters())]
+    reached_exactly = {float(one.disagreement or 0) for one in decisions}
+    limits = [limit for limit in sorted(reached_exactly) if 0 < limit == round(limit, 6)][-4:]
+    grid = replace(GRID, max_disagreement=(0, *limits))
+    means, tried = [], []
+    for top_k in grid.top_k:
+        compared = [tuning._compare(studied, top_k) for studied in sets]
+        for policy, found in tuning._policies(sets, compared, grid, top_k):
+            for (row, weight), (column, privilege) in product(enumerate(grid.vector_weight), enumerate(grid.privilege)):
+                whole = replace(policy, vector_weight=weight, privilege=privilege)
+                judged = [studied.judge(whole.parameters()).mean() for studied in sets]
+                assert found[:, row, column] == pytest.approx(judged, abs=1e-12), str(whole)
+                means.append(judged)
+                tried.append(whole)
+    mean, reached = np.mean(means, axis=1), (np.array(means) >= floors(sets)).all(axis=1)
+    best_of_all = best_policy(sets, grid, track)
+    assert best_of_all.tried == len(tried) == len(set(map(str, tried))) == 2 * 2 * 2 * 3 * (3 + 2 * len(limits))
+    assert best_of_all.free.mean == pytest.approx(mean.max(), abs=1e-12)
+    assert best_of_all.within.mean == pytest.approx(mean[reached].max(), abs=1e-12)
+    assert best_of_all.within.mean < best_of_all.free.mean
+    assert best_of_all.free.policy is not None
+    again = [studied.judge(best_of_all.free.policy.parameters()).mean() for studied in sets]
+    assert best_of_all.free.means == pytest.approx(again, abs=1e-12)
 
 
 def test_the_best_weight_is_the_best_of_all(sets: list[Studied]) -> None:

@@ -10,8 +10,8 @@ from psycopg.rows import dict_row
 
 from tests import oracle
 from tests.load import Database, arguments, call
-from tests.oracle import Search
-from tests.strategies import FILTERS, Coverage, Organisation, examples, questions_of
+from tests.oracle import Article, Chunk, Search
+from tests.strategies import FILTERS, Coverage, Organisation, examples, numbered, questions_of
 
 SHARED = (
     *(
@@ -185,3 +185,13 @@ def test_why_an_article_is_here_or_not(db: Database) -> None:
         "not_found",
         "below_floor",
     }
+
+
+def test_an_exclusion_is_told_before_the_floor(db: Database) -> None:
+    """Both hold."""
+    articles = numbered([Article(0, (Chunk(0, "lamp stone"),)), Article(0, (Chunk(0, "lamp"),))], 1, 1, seed=1)
+    search = Search(words=("lamp",), excluded=(("stone",),), min_score=1.0)
+    with db.loaded(Organisation(articles)) as org_id:
+        status = {article.id: reason(db, org_id, search, article.id)["status"] for article in articles}
+    assert status == {article.id: oracle.explain(articles, search, article.id) for article in articles}
+    assert set(status.values()) == {"excluded", "below_floor"}

@@ -5,7 +5,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("selectolax")
@@ -151,6 +151,8 @@ BLOCKS = st.lists(
 
 
 @given(BLOCKS)
+@example([("p", "># <")])
+@example([("p", "> > ## x"), ("li", "- # y")])
 def test_no_word_is_lost_and_none_becomes_a_heading_that_was_none(blocks: list[tuple[str, str]]) -> None:
     wrap = {"li": "<ul><li>{}</ul>", "td": "<table><tr><td>{}</table>", "code": "<p><code>{}</code>"}
     page = "".join(wrap.get(tag, f"<{tag}>{{}}</{tag}>").format(html.escape(words)) for tag, words in blocks)
