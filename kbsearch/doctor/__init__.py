@@ -15,7 +15,8 @@ from kbsearch.schema import DEFAULT, check_schema
 __all__ = ["Diagnosis", "Finding", "Level", "UnknownCheckError", "UnknownRoleError", "examine"]
 
 GROUPS = tuple(
-    module.__name__.rpartition(".")[2] for module in (versions, rights, objects, settings, derived, data, embeddings, search)
+    module.__name__.rpartition(".")[2]
+    for module in (versions, rights, objects, settings, derived, data, embeddings, search)
 )
 """The modules of the checks, in the order in which they run; importing them registers their checks."""
 
