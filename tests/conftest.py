@@ -42,7 +42,7 @@ FAST = {
 
 
 CONTAINER = "container"
-"""Parameter of server_dsn: the server in a container. None is the usual one."""
+"""Parameter of target_server: the one in a container. None is the usual one."""
 
 
 def asked_for(config: pytest.Config) -> str | None:
@@ -108,7 +108,7 @@ class Server:
 
 
 @pytest.fixture(scope="session")
-def server(request: pytest.FixtureRequest) -> Server:
+def target_server(request: pytest.FixtureRequest) -> Server:
     """The server that was asked for, or one of the usual."""
     asked = asked_for(request.config)
     if asked in (None, "embedded") and getattr(request, "param", None) != CONTAINER:
@@ -121,26 +121,26 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture(scope="session")
-def server_dsn(server: Server) -> str:
+def server_dsn(target_server: Server) -> str:
     """Connection string of the administrator for the maintenance database of the server."""
-    return server.dsn
+    return target_server.dsn
 
 
 @pytest.fixture(scope="session")
-def described(server: Server, databases: Databases) -> str:
+def described(target_server: Server, databases: Databases) -> str:
     """What the end of the run says of the server."""
     offered = "SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name = 'vector'"
-    with psycopg.connect(server.dsn) as connection:
+    with psycopg.connect(target_server.dsn) as connection:
         version = connection.info.parameter_status("server_version")
         (pgvector,) = connection.execute(offered).fetchone() or ("missing",)
     rights = "" if databases.has_role else "; ITS ROLE MAY NOT CREATE ROLES: with that role's own rights"
-    return f"PostgreSQL {version}, pgvector {pgvector} ({server.name}){rights}"
+    return f"PostgreSQL {version}, pgvector {pgvector} ({target_server.name}){rights}"
 
 
 @pytest.fixture(autouse=True)
 def counted(request: pytest.FixtureRequest) -> None:
     """Counts the test for its server."""
-    if "server" in request.fixturenames:
+    if "target_server" in request.fixturenames:
         request.node.user_properties.append(("server", request.getfixturevalue("described")))
 
 

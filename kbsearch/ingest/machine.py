@@ -19,7 +19,7 @@ from typing import Self
 SHORTEST_NAME = 5
 """Letters of a user's or host's name from which on it is looked for: shorter ones are words."""
 COMMON_NAMES = frozenset(
-    """admin administrator backup builder database debian default docker guest local localdomain localhost nobody postgres public python
+    """admin administrator backup builder database debian default docker guest kbsearch local localdomain localhost nobody postgres public python
     runner server service system ubuntu vagrant webmaster worker""".split()  # noqa: SIM905  (a list, a word a line, is no easier to read)
 )
 """Names of users and hosts that tell no machine from another, and words."""
@@ -55,7 +55,7 @@ _ANYWHERE = (
     rf"{_START}(?:/private)?/var/folders/\w\w/{_REST}",
     rf"{_START}(?:/private)?(?:/var)?/tmp/(?:tmp[a-z0-9_]{{8}}|tmp\.\w{{6,}}|pytest-of-){_REST}",
     rf"(?<!\w)[A-Za-z]:[\\/]+Windows[\\/]+Temp[\\/]+{_REST}",
-    rf"(?<!\w)file://+(?:localhost)?/{_REST}",
+    rf"(?<!\w)file://+(?:localhost)?/\w{_REST}",
 )
 _TEMPORARY_NAME = re.compile(r"(?<![\w.])(?:tmp[a-z0-9_]{8}|tmp\.[A-Za-z0-9]{10}|pytest-of-[\w.-]+)(?![\w.])")
 _WHOLE_PATH = re.compile(r"(?:/[^/\s]+){2,}/?|[A-Za-z]:[\\/].+|\\\\[^\\\s]+\\.+")

@@ -25,8 +25,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The laws hold on the embedded server and in a container."""
-    if asked_for(metafunc.config) is None and "server" in metafunc.fixturenames:
-        metafunc.parametrize("server", [None, CONTAINER], ids=["embedded", CONTAINER], indirect=True, scope="session")
+    if asked_for(metafunc.config) is None and "target_server" in metafunc.fixturenames:
+        metafunc.parametrize(
+            "target_server", [None, CONTAINER], ids=["embedded", CONTAINER], indirect=True, scope="session"
+        )
 
 
 @pytest.fixture(scope="session")
