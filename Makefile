@@ -6,8 +6,7 @@ STAMP := $(VENV)/.installed
 # The first that runs and is new enough; `make PYTHON=…` overrides.
 PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3.14 python3 python; do \
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
-# Twice as many processes as most have cores: they wait for servers and commands half of the time.
-PARALLEL := --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -26,7 +25,7 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## embedded PostgreSQL, Python's language reference, three questions, every page checked
 	$(BIN)/kbsearch demo
 
-test: $(STAMP) ## all tests, in four processes
+test: $(STAMP) ## all tests, on as many processes as there are cores
 	$(BIN)/python -m pytest $(PARALLEL)
 
 lint: $(STAMP) ## ruff, mypy, sqlfluff, frozen files

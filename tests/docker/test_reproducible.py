@@ -20,7 +20,7 @@ from psycopg.types.json import Jsonb
 from kbsearch import embedded, migrate
 from tests.docker.engine import BASE, Container, Engine, required, run
 
-IMAGES = ["pgvector/pgvector:pg15", BASE, "pgvector/pgvector:pg18"]
+IMAGES = ["pgvector/pgvector:pg15", BASE, "pgvector/pgvector:pg18"] if required() else [BASE]
 DIMENSIONS = 384
 ARTICLES = 300
 QUESTIONS = 1000 if required() else 100
