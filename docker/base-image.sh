@@ -159,8 +159,15 @@ install_postgres() {
     in_root install --directory --owner=postgres --group=postgres --mode=1777 /var/lib/postgresql/data /var/run/postgresql
 }
 
+list_packages() {
+    # shellcheck disable=SC2016  # dpkg-query's own variable
+    in_root dpkg-query --show --showformat '${binary:Package}\n' | LC_ALL=C sort
+}
+
 # As Debian's own packages of it are made, but for the processor's own instructions. The compiler does not stay.
 compile_pgvector() {
+    local before added
+    before=$(list_packages)
     install_packages build-essential "postgresql-server-dev-$major"
     echo "deb-src $mirror trixie main" >"$root/etc/apt/sources.list.d/source.list"
     in_root apt-get update
@@ -168,7 +175,9 @@ compile_pgvector() {
     in_root sh -c 'cd /tmp && apt-get source --download-only pgvector && mkdir pgvector && tar -x -f pgvector_*.orig.tar.gz --strip-components=1 -C pgvector'
     cp --no-clobber "$root"/tmp/pgvector_* "$cache/"
     in_root make --directory=/tmp/pgvector OPTFLAGS= with_llvm=no install
-    in_root apt-get purge --yes --auto-remove build-essential "postgresql-server-dev-$major"
+    # By name: what others merely recommend would not count as unneeded.
+    mapfile -t added < <(LC_ALL=C comm -13 <(echo "$before") <(list_packages))
+    in_root apt-get purge --yes "${added[@]}"
     rm "$root/etc/apt/sources.list.d/source.list"
 }
 
