@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kbsearch import arbitration
@@ -91,6 +91,10 @@ def test_decision_record_and_ranking_are_the_oracles(db: Database) -> None:
                 assert later["legs"] == page["legs"]
                 assert [*first["items"], *later["items"]] == page["items"]
 
+    # What is seldom drawn is given: every policy, with the best similarity over the threshold and below it.
+    for vector in ((1, 0), (1, 1)):
+        for profile in POLICIES:
+            run = example((Organisation(APART), replace(QUESTION, vector=vector, profile=profile)), 1)(run)
     run()
     assert set(verdicts) == {*arbitration.VERDICTS} - {"exploratory_fused"}, verdicts
 
