@@ -8,24 +8,11 @@ from typing import Any, TypeAlias
 
 import psycopg
 
+from tests import oracle
+
 Connection: TypeAlias = psycopg.Connection[Any]
 
-POLICY: dict[str, Any] = {
-    "name": "mine",
-    "version": 1,
-    "top_k": 5,
-    "penalty": 0.5,
-    "max_disagreement": 0.3,
-    "similarity_threshold": 0.85,
-    "moderate_rule": "fuse",
-    "severe_rule": "fuse",
-    "advisory_leg": None,
-    "calibrated": False,
-    "vector_weight": 0.5,
-    "keyword_weight": 0.5,
-    "privilege": 1,
-    "class_rules": {},
-}
+POLICY = oracle.policy("mine")
 CASE: dict[str, Any] = {
     "policy": POLICY,
     "query_class": "keywords",
