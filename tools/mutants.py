@@ -53,9 +53,9 @@ PLACE = "functions/explain/place_kb_candidates_v1.sql"
 EXPLAIN = "functions/explain/explain_kb_search_v1.sql"
 MATCHES = "functions/explain/list_kb_matches_v1.sql"
 WHY = "functions/explain/explain_kb_article_v1.sql"
-TAU = "functions/arbitrate/kendall_tau_top_k_v1.sql"
+TAU = "functions/arbitrate/measure_kb_disagreement_v1.sql"
 OVERLAP = "functions/arbitrate/rank_biased_overlap_v1.sql"
-ARBITRATE = "functions/arbitrate/arbitrate_kb_rankings_v1.sql"
+DECIDE = "functions/arbitrate/decide_kb_rankings_v1.sql"
 MANIFEST = "functions/arbitrate/build_kb_manifest_v1.sql"
 CANONICAL = "functions/arbitrate/canonicalize_kb_json_v1.sql"
 CLASSIFY = "functions/arbitrate/classify_kb_query_v1.sql"
@@ -440,6 +440,36 @@ MUTANTS = (
         SEARCHED,
     ),
     Mutant(
+        "arbitrated search: a page is looked for among the best chunks only",
+        (
+            Edit(ARBITRATED, "WHERE NOT (SELECT e.enough FROM first_enough AS e) AND", "WHERE false AND"),
+            Edit(ARBITRATED, "WHERE (SELECT e.enough FROM first_enough AS e)\n            UNION", "UNION"),
+        ),
+        SEARCHED,
+    ),
+    Mutant(
+        "arbitrated search: ties are counted among the best chunks only",
+        (
+            Edit(
+                ARBITRATED,
+                " FILTER (WHERE f.score > (SELECT min(m.score) FROM first AS m)) >= v_wanted",
+                " >= v_wanted",
+            ),
+        ),
+        SEARCHED,
+    ),
+    Mutant(
+        "arbitrated search: a decision of other weights is ranked by the policy's",
+        (
+            Edit(
+                ARBITRATED,
+                " AND d.decision ->> 'vector_weight' = v_fused ->> 'vector_weight' AS as_fused",
+                " AS as_fused",
+            ),
+        ),
+        SEARCHED,
+    ),
+    Mutant(
         "arbitrated search: the peak of similarities below 0 is 0",
         (
             Edit(
@@ -452,7 +482,7 @@ MUTANTS = (
     ),
     Mutant(
         "arbitrated search: a leg that was not chosen is shown all the same",
-        (Edit(ARBITRATED, "CASE WHEN d.uses_keyword THEN c.raw END AS raw", "c.raw AS raw"),),
+        (Edit(ARBITRATED, "CASE WHEN d.uses_keyword THEN b.raw END AS raw", "b.raw AS raw"),),
         SEARCHED,
     ),
     Mutant(
@@ -493,7 +523,7 @@ MUTANTS = (
     ),
     Mutant(
         "arbitration: what a list does not have stands before all that it has",
-        (Edit(TAU, "coalesce(l.place, 1001)", "coalesce(l.place, 0)"),),
+        (Edit(TAU, "ELSE 1001 END", "ELSE 0 END"),),
         DISTANCE,
     ),
     Mutant(
@@ -501,8 +531,8 @@ MUTANTS = (
         (
             Edit(
                 TAU,
-                "(a.left_place = b.left_place) <> (a.right_place = b.right_place)",
-                "a.left_place = b.left_place OR a.right_place = b.right_place",
+                "(v_left[a.n] = v_left[b.n]) <> (v_right[a.n] = v_right[b.n])",
+                "v_left[a.n] = v_left[b.n] OR v_right[a.n] = v_right[b.n]",
             ),
         ),
         DISTANCE,
@@ -521,7 +551,7 @@ MUTANTS = (
         "arbitration: the limit itself is over the limit",
         (
             Edit(
-                ARBITRATE,
+                DECIDE,
                 "v_disagreement > (v_rules ->> 'max_disagreement')",
                 "v_disagreement >= (v_rules ->> 'max_disagreement')",
             ),
@@ -530,20 +560,20 @@ MUTANTS = (
     ),
     Mutant(
         "arbitration: the threshold itself is below it",
-        (Edit(ARBITRATE, "round(p_similarity_peak, 6) >=", "round(p_similarity_peak, 6) >"),),
+        (Edit(DECIDE, "round(p_similarity_peak, 6) >=", "round(p_similarity_peak, 6) >"),),
         DECISION,
     ),
     Mutant(
         "arbitration: the peak is compared before it is rounded",
-        (Edit(ARBITRATE, "round(p_similarity_peak, 6)", "p_similarity_peak"),),
+        (Edit(DECIDE, "round(p_similarity_peak, 6)", "p_similarity_peak"),),
         DECISION,
     ),
     Mutant(
         "arbitration: an id that settles a tie makes the legs agree",
         (
             Edit(
-                ARBITRATE,
-                " AND coalesce(v_vector_ranks, v_places) = coalesce(v_keyword_ranks, v_places)",
+                DECIDE,
+                " AND coalesce(p_vector_ranks, v_places) = coalesce(p_keyword_ranks, v_places)",
                 "",
             ),
         ),
@@ -551,16 +581,12 @@ MUTANTS = (
     ),
     Mutant(
         "arbitration: calibrated goes before exploratory",
-        (
-            Edit(
-                ARBITRATE, "IF p_exploratory THEN", "IF p_exploratory AND NOT (v_rules ->> 'calibrated')::boolean THEN"
-            ),
-        ),
+        (Edit(DECIDE, "IF p_exploratory THEN", "IF p_exploratory AND NOT (v_rules ->> 'calibrated')::boolean THEN"),),
         DECISION,
     ),
     Mutant(
         "arbitration: rules of a class do not count",
-        (Edit(ARBITRATE, "v_rules := p_policy || v_own;", "v_rules := p_policy;"),),
+        (Edit(DECIDE, "v_rules := p_policy || v_own;", "v_rules := p_policy;"),),
         DECISION,
     ),
     Mutant(

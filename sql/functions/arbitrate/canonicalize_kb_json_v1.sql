@@ -1,4 +1,4 @@
--- PostgreSQL escapes in strings what RFC 8785 escapes, in the same way. Scalars are written where they stand: a call is for an object or an array.
+-- PostgreSQL escapes in strings what RFC 8785 escapes, in the same way. Scalars and lists of ids are written where they stand: a call is for what else has members.
 CREATE FUNCTION kbsearch.canonicalize_kb_json_v1(p_value jsonb) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -10,7 +10,8 @@ BEGIN
     IF v_type = 'object' THEN
         RETURN (
             SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || CASE
-                WHEN jsonb_typeof(m.value) IN ('string', 'boolean', 'null') THEN m.value::text
+                WHEN jsonb_typeof(m.value) IN ('string', 'boolean', 'null') OR m.value::text ~ '^([0-9]{1,15}|[{]})$' THEN m.value::text
+                WHEN m.value::text ~ '^\[([0-9]{1,15}(, [0-9]{1,15})*)?]$' THEN replace(m.value::text, ' ', '')
                 ELSE kbsearch.canonicalize_kb_json_v1(m.value)
             END, ',' ORDER BY CASE
                 -- in UTF-16 the characters beyond U+FFFF stand before U+E000 … U+FFFF

@@ -1,5 +1,7 @@
 -- One scan of the legs for all: their best articles, the decision, and the ranking that it asks for. What rank_kb_articles_v1 would rank by the decided
--- plan, row by row; so are its settings. A leg's best articles are looked for among its best chunks, and among all where those are too few to tell.
+-- plan, row by row; so are its settings. The best articles are looked for among the best chunks, and among all where those are too few to tell: in the order of score
+-- and article, the first chunks of so many articles are those articles' best, and the articles are the best. Ties are counted among them, too, so the
+-- page needs chunks below its last score.
 CREATE FUNCTION kbsearch.rank_kb_arbitrated_v1(p_plan kbsearch.kb_search_plan, p_embedding vector, p_limit bigint, p_offset bigint)
 RETURNS TABLE (
     place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint, decision text,
@@ -40,12 +42,20 @@ DECLARE
     v_top_k CONSTANT bigint := v_policy ->> 'top_k';
     v_some CONSTANT bigint := 4 * v_top_k + 40;
     v_page_has_them CONSTANT boolean := v_kind_quota IS NULL AND p_offset = 0 AND (p_limit IS NULL OR p_limit >= v_top_k);
+    -- how most decisions have chunks scored: so they are before it is known
+    v_fused CONSTANT jsonb := v_policy || coalesce(v_policy -> 'class_rules' -> v_query_class, '{}');
+    v_fused_vector_unit CONSTANT double precision := (v_fused ->> 'vector_weight')::double precision * 1000;
+    v_fused_keyword_unit CONSTANT double precision := (v_fused ->> 'keyword_weight')::double precision * 1e9 / p_plan.keyword_bound;
+    -- the articles up to the end of the page, and the chunks that they are looked for among
+    v_wanted CONSTANT bigint := p_limit + p_offset;
+    v_first CONSTANT bigint := CASE WHEN v_kind_quota IS NULL AND v_wanted <= 250 THEN 4 * v_wanted + 40 ELSE 0 END;
 BEGIN
     RETURN QUERY
     WITH chunks AS MATERIALIZED (
-        SELECT f.article_id, f.chunk_id, f.similarity, f.raw
+        SELECT f.article_id, f.chunk_id, f.score, f.similarity, f.raw
         FROM kbsearch.fuse_kb_weighted_v1(
-            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense, 1, 1
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense,
+            v_fused_vector_unit, v_fused_keyword_unit
         ) AS f
     ),
     vector_some AS MATERIALIZED (
@@ -54,7 +64,7 @@ BEGIN
         LIMIT v_some
     ),
     vector_enough AS MATERIALIZED (
-        SELECT count(*) < v_some OR count(DISTINCT s.article_id) FILTER (WHERE s.score > (SELECT min(m.score) FROM vector_some AS m)) >= v_top_k AS enough
+        SELECT count(*) < v_some OR count(DISTINCT s.article_id) >= v_top_k AS enough
         FROM vector_some AS s
     ),
     vector_best AS MATERIALIZED (
@@ -76,7 +86,7 @@ BEGIN
         LIMIT v_some
     ),
     keyword_enough AS MATERIALIZED (
-        SELECT count(*) < v_some OR count(DISTINCT s.article_id) FILTER (WHERE s.score > (SELECT min(m.score) FROM keyword_some AS m)) >= v_top_k AS enough
+        SELECT count(*) < v_some OR count(DISTINCT s.article_id) >= v_top_k AS enough
         FROM keyword_some AS s
     ),
     keyword_best AS MATERIALIZED (
@@ -109,18 +119,21 @@ BEGIN
             FROM keyword_best AS b
         ) AS k
     ),
+    -- what a chunk's similarity and keyword score count, as apply_kb_decision_v1 has it; NULL: the leg is not used
     decided AS MATERIALIZED (
         SELECT
             d.decision,
             u.uses_vector,
             u.uses_keyword,
-            -- the expressions of apply_kb_decision_v1
-            CASE WHEN u.uses_keyword THEN (d.decision ->> 'vector_weight')::double precision ELSE 1 END * 1000 AS vector_unit,
-            CASE WHEN u.uses_vector THEN (d.decision ->> 'keyword_weight')::double precision ELSE 1 END * 1e9 / v_keyword_bound AS keyword_unit
+            u.uses_vector AND u.uses_keyword AND d.decision ->> 'vector_weight' = v_fused ->> 'vector_weight' AS as_fused,
+            CASE WHEN u.uses_vector THEN CASE WHEN u.uses_keyword THEN (d.decision ->> 'vector_weight')::double precision ELSE 1 END * 1000 END AS vector_unit,
+            CASE WHEN u.uses_keyword THEN
+                CASE WHEN u.uses_vector THEN (d.decision ->> 'keyword_weight')::double precision ELSE 1 END * 1e9 / v_keyword_bound
+            END AS keyword_unit
         FROM (
             SELECT CASE
                 WHEN l.vector_ids IS NOT NULL OR l.keyword_ids IS NOT NULL
-                    THEN kbsearch.arbitrate_kb_rankings_v1(
+                    THEN kbsearch.decide_kb_rankings_v1(
                         v_policy, v_query_class, l.vector_ids, l.vector_ranks, l.keyword_ids, l.keyword_ranks, l.peak, v_exploratory
                     )
             END AS decision
@@ -131,27 +144,54 @@ BEGIN
             SELECT (d.decision ->> 'vector_weight')::numeric > 0 AS uses_vector, (d.decision ->> 'keyword_weight')::numeric > 0 AS uses_keyword
         ) AS u
     ),
-    candidates AS MATERIALIZED (
+    -- the decision is looked up: joined with every chunk it costs 1 ms in 10,000
+    scored AS NOT MATERIALIZED (
+        SELECT
+            c.article_id,
+            c.chunk_id,
+            CASE
+                WHEN (SELECT d.as_fused FROM decided AS d) THEN c.score
+                -- the expressions of fuse_kb_weighted_v1
+                ELSE
+                    coalesce(round(greatest(0, c.similarity) * (SELECT d.vector_unit FROM decided AS d))::bigint, 0)
+                    + coalesce(round(c.raw * (SELECT d.keyword_unit FROM decided AS d))::bigint, 0)
+            END AS score,
+            c.similarity,
+            c.raw
+        FROM chunks AS c
+        WHERE
+            (c.similarity IS NOT NULL AND (SELECT d.uses_vector FROM decided AS d))
+            OR (c.raw IS NOT NULL AND (SELECT d.uses_keyword FROM decided AS d))
+    ),
+    first AS MATERIALIZED (
         SELECT s.article_id, s.chunk_id, s.score, s.similarity, s.raw
+        FROM scored AS s
+        WHERE v_first > 0 AND (v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score)
+        ORDER BY score DESC, article_id ASC, chunk_id ASC
+        LIMIT v_first
+    ),
+    first_enough AS MATERIALIZED (
+        SELECT
+            v_first > 0
+            AND (count(*) < v_first OR count(DISTINCT f.article_id) FILTER (WHERE f.score > (SELECT min(m.score) FROM first AS m)) >= v_wanted) AS enough
+        FROM first AS f
+    ),
+    candidates AS MATERIALIZED (
+        SELECT DISTINCT ON (b.article_id)
+            b.article_id,
+            b.chunk_id,
+            b.score,
+            CASE WHEN d.uses_vector THEN b.similarity END AS similarity,
+            CASE WHEN d.uses_keyword THEN b.raw END AS raw
         FROM (
-            SELECT DISTINCT ON (f.article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
-            FROM (
-                SELECT
-                    c.article_id, c.chunk_id,
-                    -- the expressions of fuse_kb_weighted_v1
-                    coalesce(round(greatest(0, u.similarity) * d.vector_unit)::bigint, 0) + coalesce(round(u.raw * d.keyword_unit)::bigint, 0) AS score,
-                    u.similarity,
-                    u.raw
-                FROM chunks AS c
-                CROSS JOIN decided AS d
-                CROSS JOIN LATERAL (
-                    SELECT CASE WHEN d.uses_vector THEN c.similarity END AS similarity, CASE WHEN d.uses_keyword THEN c.raw END AS raw
-                ) AS u
-                WHERE u.similarity IS NOT NULL OR u.raw IS NOT NULL
-            ) AS f
-            ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC
-        ) AS s
-        WHERE v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score
+            SELECT f.article_id, f.chunk_id, f.score, f.similarity, f.raw FROM first AS f
+            WHERE (SELECT e.enough FROM first_enough AS e)
+            UNION ALL
+            SELECT s.article_id, s.chunk_id, s.score, s.similarity, s.raw FROM scored AS s
+            WHERE NOT (SELECT e.enough FROM first_enough AS e) AND (v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score)
+        ) AS b
+        CROSS JOIN decided AS d
+        ORDER BY b.article_id ASC, b.score DESC, b.chunk_id ASC
     ),
     cut AS (
         SELECT q.article_id
@@ -163,9 +203,13 @@ BEGIN
         WHERE q.place_in_kind > coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
     counted AS MATERIALIZED (
-        SELECT count(*) AS total
-        FROM candidates AS c
-        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
+        SELECT CASE
+            WHEN (SELECT e.enough FROM first_enough AS e) THEN (
+                SELECT count(DISTINCT s.article_id) FROM scored AS s
+                WHERE v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score
+            )
+            ELSE (SELECT count(*) FROM candidates AS c WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u))
+        END AS total
     ),
     page AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
