@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kbsearch import arbitration
 from tests import oracle
 from tests.arbitration.oracle import manifest
-from tests.load import Database, arguments, call
+from tests.load import Database, arguments, call, compare, found, rows
 from tests.oracle import Article, Chunk, Profile, Search, policy
 from tests.strategies import Organisation, examples, numbered, questions_of
 
@@ -126,6 +126,43 @@ def test_an_article_of_many_chunks_is_one_of_its_leg(db: Database) -> None:
     assert (len(made["vector_ranking"]), len(made["keyword_ranking"])) == (4, 4)
     assert made["vector_ranks"] == [1, 2, 3, 4]
     assert made["keyword_ranks"] == [1, 2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [oracle.BUILT_IN[-1], *POLICIES[1:]],
+    ids=["default", "a leg", "a leg first", "calibrated", "advisory", "term_count"],
+)
+def test_a_page_among_many_ties_is_the_oracles(db: Database, profile: Profile) -> None:
+    """More chunks than a page is looked for among: tied ones, those of one article, and those below."""
+    shapes = [
+        Article(0, (Chunk(0, "lamp lamp stone", vector=(3, 4)),) * 90),
+        *[Article(0, (Chunk(0, "lamp cloud", vector=(4, 3)), Chunk(0, "cloud", vector=(1, 0))))] * 70,
+        *[Article(0, (Chunk(0, "stone", vector=(n, 40)), Chunk(0, "lamp", vector=(1, n)))) for n in range(1, 40)],
+        *[Article(0, (Chunk(0, "stone stone", vector=(0, 1)),))] * 90,
+    ]
+    organisation = Organisation(numbered(shapes, 5, 3, seed=4), scattered=True)
+    search = Search(words=("lamp", "stone"), vector=(3, 4), profile=profile)
+    with db.loaded(organisation, profile) as org_id:
+        for floor in (None, 0.5):
+            asked = replace(search, min_score=floor)
+            expected = oracle.rank(organisation.articles, asked, organisation.reference_length)
+            assert floor or any(row.tied_with >= 60 for row in expected)
+            for limit, offset in (
+                (1, 0),
+                (2, 0),
+                (5, 0),
+                (10, 0),
+                (30, 0),
+                (200, 0),
+                (1, 1),
+                (3, 40),
+                (10, 75),
+                (50, 190),
+            ):
+                got = db.page(org_id, asked, p_limit=limit, p_offset=offset)
+                assert got["total"] == len(expected)
+                compare(rows([found(item) for item in got["items"]]), expected[offset : offset + limit])
 
 
 def test_the_peak_may_be_below_0(db: Database) -> None:
