@@ -44,6 +44,10 @@ from kbsearch.evaluate import METRICS, SYSTEMS, Collection, CollectionError, Eva
 from kbsearch.schema import DEFAULT
 
 
+_HEADINGS = {name: name.replace("Success", "hit").replace("RR", "MRR") for name in METRICS}
+"""Short enough for 80 columns."""
+
+
 class Split(StrEnum):
     """How documents become chunks."""
 
@@ -151,15 +155,15 @@ def _show(output: Console, evaluation: Evaluation, split: Split) -> None:
             f"{' (a sentence each)' if split is Split.sentences else ''}, {counted(evaluation.queries, 'question')}; "
             f"{counted(evaluation.skipped, 'document')} without text skipped"
         ),
-        caption=f"loaded in {evaluation.load_seconds:.1f} s, all in {evaluation.seconds:.1f} s; best of each metric in bold",
+        caption=f"loaded in {evaluation.load_seconds:.1f} s, all in {evaluation.seconds:.1f} s; ms: median of a search; best of each metric in bold",
     )
-    table.add_column("system")
-    for name in (*METRICS, "median ms"):
-        table.add_column(name, justify="right")
-    best = {name: max(round(result.metrics[name], 4) for result in evaluation.systems.values()) for name in METRICS}
+    table.add_column("system", overflow="fold")
+    for name in (*_HEADINGS.values(), "ms"):
+        table.add_column(name, justify="right", no_wrap=True)
+    best = {name: max(round(result.metrics[name], 3) for result in evaluation.systems.values()) for name in METRICS}
     for name, result in evaluation.systems.items():
         cells = [
-            f"[bold]{value:.4f}[/bold]" if round(value, 4) == best[metric] else f"{value:.4f}"
+            f"[bold]{value:.3f}[/bold]" if round(value, 3) == best[metric] else f"{value:.3f}"
             for metric, value in ((metric, result.metrics[metric]) for metric in METRICS)
         ]
         table.add_row(name, *cells, f"{result.median_ms:.1f}")

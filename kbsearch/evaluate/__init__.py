@@ -1,7 +1,9 @@
 """Evaluation: a collection with relevance judgements, asked through the search function itself."""
 
 from kbsearch.evaluate.collection import Collection, CollectionError, EvaluationDocument, Query, prose, sentences
-from kbsearch.evaluate.run import METRICS, SYSTEMS, Evaluation, SystemResult, evaluate, measure
+from kbsearch.evaluate.metrics import METRICS, measure, per_query
+from kbsearch.evaluate.run import SYSTEMS, Evaluation, SystemResult, evaluate
+from kbsearch.evaluate.runs import RunError, SavedRun
 
 __all__ = [
     "METRICS",
@@ -11,9 +13,12 @@ __all__ = [
     "Evaluation",
     "EvaluationDocument",
     "Query",
+    "RunError",
+    "SavedRun",
     "SystemResult",
     "evaluate",
     "measure",
+    "per_query",
     "prose",
     "sentences",
 ]

@@ -19,6 +19,7 @@ import psycopg
 from kbsearch.embed.base import Embedder, Vectors
 from kbsearch.errors import KBSearchError, translate
 from kbsearch.evaluate.collection import Collection, EvaluationDocument, prose, sentences
+from kbsearch.evaluate.metrics import measure
 from kbsearch.ingest.template import model_input
 from kbsearch.models import Chunk
 from kbsearch.schema import DEFAULT, in_schema
@@ -31,7 +32,6 @@ SYSTEMS: Mapping[str, str] = {
     "weighted": "weighted@1",
 }
 """What is compared, and the ranking profile of each: legs first, then fusions."""
-METRICS = ("nDCG@10", "R@100", "R@10", "RR@10")
 DEPTH = 100
 """Articles asked for a query."""
 EMBEDDED_AT_ONCE = 512
@@ -44,8 +44,6 @@ ORDER BY found.place"""
 Split: TypeAlias = Literal["none", "sentences"]
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is, and its size."""
-Run: TypeAlias = Mapping[str, Sequence[str]]
-"""The document ids found for each query id, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,31 +175,6 @@ def evaluate(
         seconds=time.monotonic() - started,
         skipped=len(collection.skipped),
     )
-
-
-def measure(qrels: Mapping[str, Mapping[str, int]], run: Run) -> dict[str, float]:
-    """Metrics of a run, means over all judged queries: a query without an answer counts 0.
-
-    nDCG with linear gain as in trec_eval. The evaluator is given places, not scores: it would break ties of scores by document id.
-    """
-    import ir_measures  # noqa: PLC0415  (an extra, and slow to import)
-
-    measures = [ir_measures.parse_measure(name) for name in METRICS]
-    judgements = [
-        ir_measures.Qrel(query, document, grade)
-        for query, grades in qrels.items()
-        for document, grade in grades.items()
-    ]
-    scored = [
-        ir_measures.ScoredDoc(query, document, -float(place))
-        for query, documents in run.items()
-        for place, document in enumerate(documents, 1)
-    ]
-    found: dict[tuple[str, str], float] = {
-        (str(metric.measure), metric.query_id): float(metric.value)
-        for metric in ir_measures.iter_calc(measures, judgements, scored)
-    }
-    return {name: sum(found.get((name, query), 0.0) for query in qrels) / len(qrels) for name in METRICS}
 
 
 def load(

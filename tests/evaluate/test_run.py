@@ -6,7 +6,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from kbsearch.evaluate import SYSTEMS, Collection, EvaluationDocument, Query, evaluate
+from kbsearch.evaluate import METRICS, SYSTEMS, Collection, EvaluationDocument, Query, evaluate
 
 Connection = psycopg.Connection[Any]
 
@@ -66,7 +66,7 @@ def test_systems_are_measured_and_nothing_is_left(connection: Connection) -> Non
     assert (evaluation.documents, evaluation.chunks, evaluation.queries, evaluation.refused) == (3, 3, 2, {})
     assert set(evaluation.systems) == set(SYSTEMS)
     for result in evaluation.systems.values():
-        assert dict(result.metrics) == {"nDCG@10": 1, "R@100": 1, "R@10": 1, "RR@10": 1}
+        assert dict(result.metrics) == dict.fromkeys(METRICS, 1)
     assert evaluation.as_json() == {
         "collection": "small",
         "systems": {name: dict(result.metrics) for name, result in evaluation.systems.items()},
@@ -89,7 +89,7 @@ def test_split_into_sentences_an_article_stays_one_result(connection: Connection
     evaluation = evaluate(connection, COLLECTION, split="sentences", embedder=embedder)
     assert (evaluation.documents, evaluation.chunks) == (3, 8)
     assert "Cats\nCats hunt mice at night." in embedder.inputs
-    assert evaluation.systems["weighted"].metrics["RR@10"] == 1
+    assert evaluation.systems["weighted"].metrics["RR"] == 1
     # Of 8 chunks 3 are one article's: without collapse its chunks would fill the places and be counted more than once.
     assert evaluation.systems["vector"].metrics["R@10"] == 1
 

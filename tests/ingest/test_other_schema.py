@@ -76,7 +76,7 @@ def test_ingest_search_and_evaluate(dsn: str, tmp_path: Path) -> None:
     (collection / "qrels.tsv").write_text("1\ta\t1\n", encoding="utf-8")
     np.save(collection / "minilm.docs.npy", np.eye(2, dtype=np.float32))
     np.save(collection / "minilm.queries.npy", np.eye(2, dtype=np.float32)[:1])
-    assert kbsearch(dsn, "evaluate", collection)["systems"]["weighted"]["RR@10"] == 1
+    assert kbsearch(dsn, "evaluate", collection)["systems"]["weighted"]["RR"] == 1
 
 
 def test_embedders_spaces_and_the_demo(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
