@@ -43,7 +43,6 @@ from kbsearch.embed.errors import how_to_install
 from kbsearch.evaluate import METRICS, SYSTEMS, Collection, CollectionError, Evaluation, evaluate
 from kbsearch.schema import DEFAULT
 
-
 _HEADINGS = {name: name.replace("Success", "hit").replace("RR", "MRR") for name in METRICS}
 """Short enough for 80 columns."""
 
