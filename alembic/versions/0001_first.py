@@ -15,6 +15,7 @@ FILES = [
     "schema/0003_search_plan.sql",
     "schema/0005_snapshots.sql",
     "schema/0006_embedding_cache.sql",
+    "schema/0008_gold_sets.sql",
     "schema/0004_column_comments.sql",
     "functions/text/fold_kb_text_v1.sql",
     "functions/text/analyze_kb_text_v1.sql",

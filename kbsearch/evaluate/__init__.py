@@ -2,7 +2,7 @@
 
 from kbsearch.evaluate.collection import Collection, CollectionError, EvaluationDocument, Query, prose, sentences
 from kbsearch.evaluate.metrics import METRICS, measure, per_query
-from kbsearch.evaluate.run import SYSTEMS, Evaluation, SystemResult, evaluate
+from kbsearch.evaluate.run import SYSTEMS, Evaluation, SystemResult, evaluate, evaluate_in_place
 from kbsearch.evaluate.runs import RunError, SavedRun
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "SavedRun",
     "SystemResult",
     "evaluate",
+    "evaluate_in_place",
     "measure",
     "per_query",
     "prose",

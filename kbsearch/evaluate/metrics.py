@@ -24,22 +24,34 @@ def per_query(qrels: Qrels, rankings: Rankings) -> dict[str, dict[str, float]]:
     """
     import ir_measures  # noqa: PLC0415  (an extra, and slow to import)
 
+    # Ids become numbers: some evaluators break at ids that are no UTF-8.
+    queries = {query: str(place) for place, query in enumerate(qrels)}
+    documents = _Numbers()
     judgements = [
-        ir_measures.Qrel(query, document, grade)
+        ir_measures.Qrel(queries[query], documents[document], grade)
         for query, grades in qrels.items()
         for document, grade in grades.items()
     ]
     scored = [
-        ir_measures.ScoredDoc(query, document, -float(place))
-        for query, documents in rankings.items()
-        for place, document in enumerate(documents, 1)
+        ir_measures.ScoredDoc(queries[query], documents[document], -float(place))
+        for query, ranking in rankings.items()
+        if query in queries
+        for place, document in enumerate(ranking, 1)
     ]
     values: dict[str, dict[str, float]] = {name: dict.fromkeys(qrels, 0.0) for name in METRICS}
     names = {ir_measures.parse_measure(name): name for name in METRICS}
+    numbered = list(qrels)
     for found in ir_measures.iter_calc(list(names), judgements, scored):
-        if found.query_id in qrels:
-            values[names[found.measure]][found.query_id] = float(found.value)
+        values[names[found.measure]][numbered[int(found.query_id)]] = float(found.value)
     return values
+
+
+class _Numbers(dict[str, str]):
+    """Numbers for what is looked up, in the order in which it is."""
+
+    def __missing__(self, key: str) -> str:
+        self[key] = str(len(self))
+        return self[key]
 
 
 def measure(qrels: Qrels, rankings: Rankings) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""Load a collection, ask its questions through search_kb_hybrid_v1, and measure the rankings.
+"""Ask questions through search_kb_hybrid_v1, and measure the rankings: of a collection that is loaded for that, or of an organisation as it is.
 
-All of it happens in one transaction that is rolled back: the organisation, its articles and its embedding space are never seen by anybody
-else and are gone afterwards, also when the process is killed.
+A collection is loaded in one transaction that is rolled back: the organisation, its articles and its embedding space are never seen by anybody
+else and are gone afterwards, also when the process is killed. An organisation is asked in one read-only transaction, from the data of one moment.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import psycopg
 
 from kbsearch.embed.base import Embedder, Vectors
-from kbsearch.errors import KBSearchError, translate
+from kbsearch.errors import EscalatedError, KBSearchError, translate
+from kbsearch.evaluate import fingerprint
 from kbsearch.evaluate.collection import Collection, EvaluationDocument, prose, sentences
 from kbsearch.evaluate.metrics import measure
+from kbsearch.evaluate.runs import SavedRun
 from kbsearch.ingest.template import model_input
 from kbsearch.models import Chunk
 from kbsearch.schema import DEFAULT, in_schema
@@ -36,7 +39,7 @@ DEPTH = 100
 """Articles asked for a query."""
 EMBEDDED_AT_ONCE = 512
 
-_SEARCH = """SELECT found.external_ref
+_SEARCH = """SELECT coalesce(found.external_ref, '#' || found.article_id)
 FROM kbsearch.search_kb_hybrid_v1(
     p_org_id => %s, p_query_text => %s, p_query_embedding => %s, p_limit => %s, p_profile => %s) AS found
 ORDER BY found.place"""
@@ -44,21 +47,42 @@ ORDER BY found.place"""
 Split: TypeAlias = Literal["none", "sentences"]
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is, and its size."""
+Connection: TypeAlias = psycopg.Connection[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """A system's metrics by name, and the median time of a search in milliseconds."""
+    """What a system did.
+
+    Attributes:
+        metrics: by name, means over the judged questions.
+        median_ms: median time of a search in milliseconds.
+        run: its rankings, with the record of what decided them.
+        escalated: questions that an arbitrated search gave no ranking for, because the legs disagree: they count 0, like an empty answer,
+            which is what a user gets.
+    """
 
     metrics: Mapping[str, float]
     median_ms: float
+    run: SavedRun
+    escalated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """What an evaluation found.
 
-    load_seconds is the time to write and index articles, chunks and vectors; skipped is the number of documents without any text.
+    Attributes:
+        collection: name of the collection or gold set.
+        documents: articles that were searched.
+        chunks: their chunks.
+        queries: questions that were asked.
+        refused: why a question was refused, by its id; it counts 0.
+        systems: results by name.
+        load_seconds: time to write and index articles, chunks and vectors; 0 where nothing was loaded.
+        seconds: wall time.
+        skipped: documents without any text.
+        unjudged: questions that nothing is judged of, which were not asked.
     """
 
     collection: str
@@ -70,6 +94,7 @@ class Evaluation:
     load_seconds: float
     seconds: float
     skipped: int = 0
+    unjudged: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The metrics as JSON values: collection, and systems by name; beside them counts, and the median time of a search by system."""
@@ -80,13 +105,15 @@ class Evaluation:
             "skipped": self.skipped,
             "chunks": self.chunks,
             "queries": self.queries,
+            "unjudged": self.unjudged,
             "refused": len(self.refused),
+            "escalated": {name: len(result.escalated) for name, result in self.systems.items() if result.escalated},
             "median_ms": {name: round(result.median_ms, 3) for name, result in self.systems.items()},
         }
 
 
 def evaluate(
-    connection: psycopg.Connection[Any],
+    connection: Connection,
     collection: Collection,
     *,
     systems: Mapping[str, str] = SYSTEMS,
@@ -119,7 +146,9 @@ def evaluate(
     chunks = [_chunks(document, split) for document in documents]
     if split == "none" and collection.document_vectors is not None:
         passage_vectors = collection.document_vectors[articles]
+        uses_embedder = False
     else:
+        uses_embedder = True
         texts = [
             model_input(document.title, chunk)
             for document, parts in zip(documents, chunks, strict=True)
@@ -135,41 +164,25 @@ def evaluate(
         raise ValueError(
             f"queries have vectors of {query_vectors.shape[1]} dimensions, documents of {passage_vectors.shape[1]}"
         )
-    refused: dict[str, str] = {}
-    results: dict[str, SystemResult] = {}
-    try:
-        with connection.transaction(force_rollback=True):
-            loading = time.monotonic()
-            progress("load", 0, len(documents))
-            org_id = load(connection, documents, chunks, passage_vectors, schema)
-            progress("load", len(documents), len(documents))
-            load_seconds = time.monotonic() - loading
-            for name, profile in systems.items():
-                run: dict[str, list[str]] = {}
-                times: list[float] = []
-                for done, (query, vector) in enumerate(zip(collection.queries, query_vectors, strict=True), 1):
-                    text = query.text if syntax else prose(query.text)
-                    try:
-                        with connection.transaction():
-                            asked = time.perf_counter()
-                            run[query.id] = _search(connection, org_id, text, vector, profile, schema)
-                            times.append(time.perf_counter() - asked)
-                    except psycopg.DatabaseError as error:
-                        fault = translate(error, schema)
-                        if not isinstance(fault, KBSearchError):
-                            raise
-                        refused[query.id] = str(fault)
-                        run[query.id] = []
-                    progress(name, done, len(collection.queries))
-                results[name] = SystemResult(measure(collection.qrels, run), statistics.median(times or [0.0]) * 1000)
-    except psycopg.DatabaseError as error:
-        raise translate(error, schema) from error
+    settings = {"split": split, "syntax": syntax, "depth": DEPTH}
+    texts_asked = [query.text if syntax else prose(query.text) for query in collection.queries]
+    asking = _Asking(connection, collection, texts_asked, query_vectors, progress, schema)
+    with connection.transaction(force_rollback=True), _translated(schema):
+        loading = time.monotonic()
+        progress("load", 0, len(documents))
+        org_id = load(connection, documents, chunks, passage_vectors, schema)
+        progress("load", len(documents), len(documents))
+        load_seconds = time.monotonic() - loading
+        record = _record(connection, org_id, collection, settings, schema)
+        record["collection"]["query_vectors_sha256"] = fingerprint.vectors_sha256(query_vectors)
+        record["space"] = _space_of(embedder if uses_embedder else None, passage_vectors.shape[1])
+        results = asking.run(org_id, systems, record)
     return Evaluation(
         collection=collection.name,
         documents=len(documents),
         chunks=sum(map(len, chunks)),
         queries=len(collection.queries),
-        refused=refused,
+        refused=asking.refused,
         systems=results,
         load_seconds=load_seconds,
         seconds=time.monotonic() - started,
@@ -177,8 +190,144 @@ def evaluate(
     )
 
 
+def evaluate_in_place(
+    connection: Connection,
+    org_id: int,
+    questions: Collection,
+    *,
+    systems: Mapping[str, str] = SYSTEMS,
+    embedder: Embedder | None = None,
+    syntax: bool = True,
+    unjudged: int = 0,
+    progress: Progress = lambda _what, _done, _size: None,
+    schema: str = DEFAULT,
+) -> Evaluation:
+    """Measure systems on an organisation as it is, in one read-only transaction: nothing is loaded, and nothing is written.
+
+    Args:
+        connection: in autocommit mode.
+        org_id: the organisation.
+        questions: queries and judgements by the articles' names, as `kbsearch.evaluate.gold.questions()` gives them; documents are not needed.
+        systems: ranking profile by name; the organisation's own profiles, too.
+        embedder: of the organisation's active space. None: the questions' own vectors, or the keyword leg alone.
+        syntax: whether quotation marks and leading hyphens are operators, as in a search.
+        unjudged: number to be told in the result.
+        progress: told how far it is.
+        schema: that kbsearch is installed in.
+
+    Raises:
+        KBSearchError: the database refused something.
+    """
+    started = time.monotonic()
+    vectors = questions.query_vectors
+    if vectors is None and embedder is not None:
+        vectors = _embed(embedder.embed_queries, [query.text for query in questions.queries], "embed queries", progress)
+    texts = [query.text if syntax else prose(query.text) for query in questions.queries]
+    asking = _Asking(connection, questions, texts, vectors, progress, schema)
+    with connection.transaction(), _translated(schema):
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        record = _record(connection, org_id, questions, {"split": None, "syntax": syntax, "depth": DEPTH}, schema)
+        record["collection"]["query_vectors_sha256"] = None if vectors is None else fingerprint.vectors_sha256(vectors)
+        results = asking.run(org_id, systems, record)
+    return Evaluation(
+        collection=questions.name,
+        documents=record["data"]["articles"],
+        chunks=record["data"]["chunks"],
+        queries=len(questions.queries),
+        refused=asking.refused,
+        systems=results,
+        load_seconds=0.0,
+        seconds=time.monotonic() - started,
+        unjudged=unjudged,
+    )
+
+
+@dataclass(slots=True)
+class _Asking:
+    """Asks the questions of a collection, and keeps what was refused."""
+
+    connection: Connection
+    collection: Collection
+    texts: Sequence[str]
+    vectors: Vectors | None
+    progress: Progress
+    schema: str
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def run(self, org_id: int, systems: Mapping[str, str], record: Mapping[str, Any]) -> dict[str, SystemResult]:
+        functions = fingerprint.sha256_of(fingerprint.installed_functions(self.connection, self.schema))
+        results: dict[str, SystemResult] = {}
+        for name, profile in systems.items():
+            system = fingerprint.system_record(self.connection, org_id, name, profile, functions, self.schema)
+            rankings: dict[str, tuple[str, ...]] = {}
+            escalated: list[str] = []
+            times: list[float] = []
+            for place, query in enumerate(self.collection.queries):
+                rankings[query.id] = ()
+                try:
+                    with self.connection.transaction():
+                        asked = time.perf_counter()
+                        rankings[query.id] = self._search(org_id, place, profile)
+                        times.append(time.perf_counter() - asked)
+                except psycopg.DatabaseError as error:
+                    fault = translate(error, self.schema)
+                    if isinstance(fault, EscalatedError):
+                        escalated.append(query.id)
+                    elif isinstance(fault, KBSearchError):
+                        self.refused[query.id] = str(fault)
+                    else:
+                        raise
+                self.progress(name, place + 1, len(self.collection.queries))
+            results[name] = SystemResult(
+                measure(self.collection.qrels, rankings),
+                statistics.median(times or [0.0]) * 1000,
+                SavedRun(name, {**record, "system": system}, rankings, self.collection.qrels),
+                tuple(escalated),
+            )
+        return results
+
+    def _search(self, org_id: int, place: int, profile: str) -> tuple[str, ...]:
+        vector = None if self.vectors is None else str(self.vectors[place].tolist())
+        values = (org_id, self.texts[place], vector, DEPTH, profile)
+        return tuple(
+            reference for (reference,) in self.connection.execute(in_schema(_SEARCH, self.schema).encode(), values)
+        )
+
+
+@contextmanager
+def _translated(schema: str) -> Iterator[None]:
+    try:
+        yield
+    except psycopg.DatabaseError as error:
+        raise translate(error, schema) from error
+
+
+def _record(
+    connection: Connection, org_id: int, collection: Collection, settings: Mapping[str, Any], schema: str
+) -> dict[str, Any]:
+    return {
+        "collection": fingerprint.collection_record(collection),
+        "space": fingerprint.space_record(connection, org_id, schema),
+        "data": fingerprint.data_record(connection, org_id, schema),
+        "settings": dict(settings),
+        "server": fingerprint.server_record(connection, schema),
+    }
+
+
+def _space_of(embedder: Embedder | None, dimensions: int) -> dict[str, Any]:
+    """The identity of the vectors, where their space is made for an evaluation and its name means nothing."""
+    if embedder is None:
+        return {"model": "the collection's vectors", "revision": "", "dimensions": dimensions, "recipe_sha256": None}
+    return {
+        "model": embedder.model,
+        "revision": embedder.revision,
+        "dimensions": dimensions,
+        "recipe_sha256": fingerprint.sha256_of(dict(embedder.recipe)),
+    }
+
+
 def load(
-    connection: psycopg.Connection[Any],
+    connection: Connection,
     documents: Sequence[EvaluationDocument],
     chunks: Sequence[Sequence[Chunk]],
     vectors: Vectors,
@@ -240,20 +389,10 @@ def load(
     return org_id
 
 
-def _copy(connection: psycopg.Connection[Any], target: str, rows: Iterable[tuple[Any, ...]]) -> None:
+def _copy(connection: Connection, target: str, rows: Iterable[tuple[Any, ...]]) -> None:
     with connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN") as copy:
         for row in rows:
             copy.write_row(row)
-
-
-def _search(
-    connection: psycopg.Connection[Any], org_id: int, text: str, vector: Vectors, profile: str, schema: str
-) -> list[str]:
-    rows = connection.execute(
-        in_schema(_SEARCH, schema).encode(),
-        (org_id, text, str(vector.tolist()), DEPTH, profile),
-    )
-    return [reference for (reference,) in rows]
 
 
 def _chunks(document: EvaluationDocument, split: Split) -> list[Chunk]:

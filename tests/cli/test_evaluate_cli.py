@@ -44,6 +44,8 @@ def test_json_has_the_metrics_of_every_system(folder: Path, database: str) -> No
         "chunks": 2,
         "queries": 1,
         "refused": 0,
+        "unjudged": 0,
+        "escalated": {},
     }
     assert set(median) == set(answer["systems"])
     assert all(milliseconds > 0 for milliseconds in median.values())

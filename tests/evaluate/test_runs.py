@@ -143,3 +143,9 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path, change: dict[str, Any],
     with pytest.raises(RunError, match=message):
         SavedRun(**values).save(tmp_path)
     assert SavedRun.load(tmp_path / "weighted.run") == RUN
+
+
+def test_ids_that_are_no_text_are_measured_like_others() -> None:
+    found = per_query({"q\ud800": {"a\0": 1, "b c": 2}}, {"q\ud800": ["x", "a\0"], "unjudged": ["a\0"]})
+    assert found["RR"] == {"q\ud800": 0.5}
+    assert found["R@10"] == {"q\ud800": 0.5}
