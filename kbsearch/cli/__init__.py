@@ -52,6 +52,8 @@ for _name in (
     "gold",
     "evaluate",
     "aa",
+    "compare",
+    "tune",
     "disagreement",
     "db",
     "doctor",
