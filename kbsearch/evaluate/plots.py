@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kbsearch.evaluate.choice import OF_CLASS, RRF, WEIGHTS, Tuning
 from kbsearch.evaluate.statistics import Array, Interval, MetricComparison
 
 # Of the palette of Okabe and Ito, which people who see colours differently can tell apart.
@@ -96,15 +97,81 @@ def svg(draw: Any, size: tuple[float, float] = SIZE) -> str:
     return element.strip()
 
 
-def save_figure(file: Path, draw: Any, size: tuple[float, float] = SIZE, **subplots: Any) -> None:
-    """What a function draws on axes, into a file that ends in .png or .svg."""
+def save_surface(file: Path, tuning: Tuning) -> None:
+    """The surface that was searched, into a file that ends in .png or .svg: nDCG@10 by vector weight, and by rrf's k and weight."""
     import matplotlib as mpl  # noqa: PLC0415  (an extra, and slow to import)
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure.subplots(**subplots))
+        figure = Figure(figsize=(11, 4.4), layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=[1.25, 1])
+        _draw_weights(left, tuning)
+        _draw_rrf(figure, right, tuning)
         figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else {"Software": None}, dpi=120)
+
+
+def _draw_weights(axes: Any, tuning: Tuning) -> None:
+    asked = tuning.asked
+    axes.plot(
+        WEIGHTS,
+        asked.weighted.mean(axis=0),
+        color=BETTER,
+        linewidth=2.4,
+        label=f"all questions ({len(asked.queries):,})",
+    )
+    styles = zip(
+        ("question", "keywords", "identifier", "quoted"),
+        ((ACCENT, "--"), (WORSE, "-."), ("#9a6a00", ":"), (NEUTRAL, "--")),
+        strict=True,
+    )
+    for name, (colour, line) in styles:
+        rows = np.array([one == name for one in asked.classes])
+        if rows.sum() >= OF_CLASS:
+            axes.plot(
+                WEIGHTS,
+                asked.weighted[rows].mean(axis=0),
+                line,
+                color=colour,
+                linewidth=1.3,
+                label=f"{name} ({rows.sum():,})",
+            )
+    axes.axhline(asked.base.mean(), color=NEUTRAL, linewidth=1, label=f"{tuning.base} now")
+    best = next(found.setting for found in tuning.families if found.setting.family == "weighted")
+    axes.plot(
+        best.vector_weight,
+        asked.judge(best).mean(),
+        "o",
+        color=BETTER,
+        markersize=9,
+        label=f"best, {best.vector_weight:g}",
+    )
+    axes.set_xlabel("vector weight of the weighted fusion (0: words alone, 1: vectors alone)")
+    axes.set_ylabel("nDCG@10")
+    axes.set_title("Weighted fusion", loc="left", fontweight="bold")
+    axes.legend(frameon=False, loc="best", fontsize=9)
+
+
+def _draw_rrf(figure: Any, axes: Any, tuning: Tuning) -> None:
+    means = tuning.asked.rrf.mean(axis=0)
+    ks, weights = sorted({k for k, _ in RRF}), sorted({weight for _, weight in RRF})
+    surface = np.array([[means[RRF.index((k, weight))] for weight in weights] for k in ks])
+    image = axes.imshow(surface, origin="lower", aspect="auto", cmap="cividis")
+    axes.set_xticks(range(len(weights)), [f"{weight:g}" for weight in weights])
+    axes.set_yticks(range(len(ks)), [str(k) for k in ks])
+    best = next(found.setting for found in tuning.families if found.setting.family == "rrf")
+    axes.plot(
+        weights.index(best.vector_weight),
+        ks.index(best.rrf_k),
+        "o",
+        color="white",
+        markeredgecolor="black",
+        markersize=9,
+    )
+    axes.set_xlabel("vector weight")
+    axes.set_ylabel("k")
+    axes.grid(visible=False)
+    axes.set_title("Reciprocal rank fusion", loc="left", fontweight="bold")
+    figure.colorbar(image, ax=axes, label="nDCG@10")
 
 
 def _whole_numbers() -> Any:
