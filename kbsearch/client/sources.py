@@ -13,6 +13,7 @@ from contextlib import (
     AbstractContextManager,
     asynccontextmanager,
     contextmanager,
+    nullcontext,
 )
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeGuard
@@ -186,13 +187,18 @@ class _Source(ABC):
     def ask(self, query: Query) -> Rows:
         """Run a query."""
         with self._lend() as connection:
+            if connection.pgconn.pipeline_status:
+                with connection.pipeline():
+                    pass  # what the owner has sent before is over then, and the transaction's status known
             plan = guarded(query, _transaction(connection, pooled=self.pooled), self._settings)
             return run(plan, partial(self._execute, connection))
 
     def _execute(self, connection: psycopg.Connection[Any], statement: Statement) -> Rows:
         # Not connection.cursor(): the owner may have set cursors of another class, with other placeholders.
         with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-            cursor.execute(statement.sql.encode(), statement.parameters, prepare=self._settings.prepare)
+            # A pipeline within the owner's is the way to wait for the answer in it.
+            with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():
+                cursor.execute(statement.sql.encode(), statement.parameters, prepare=self._settings.prepare)
             return cursor.fetchall() if cursor.description is not None else ()
 
 
@@ -208,12 +214,16 @@ class _AsyncSource(ABC):
     async def ask(self, query: Query) -> Rows:
         """Run a query."""
         async with self._lend() as connection:
+            if connection.pgconn.pipeline_status:
+                async with connection.pipeline():
+                    pass
             plan = guarded(query, _transaction(connection, pooled=self.pooled), self._settings)
             return await run_async(plan, partial(self._execute, connection))
 
     async def _execute(self, connection: psycopg.AsyncConnection[Any], statement: Statement) -> Rows:
         async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(statement.sql.encode(), statement.parameters, prepare=self._settings.prepare)
+            async with connection.pipeline() if connection.pgconn.pipeline_status else nullcontext():
+                await cursor.execute(statement.sql.encode(), statement.parameters, prepare=self._settings.prepare)
             return await cursor.fetchall() if cursor.description is not None else ()
 
 

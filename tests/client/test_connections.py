@@ -257,6 +257,38 @@ def test_server_side_cursors_of_the_owner_do_not_matter(world: World, expected: 
         assert page == expected
 
 
+@pytest.mark.parametrize("autocommit", [True, False])
+def test_in_a_pipeline_of_the_owner_a_call_waits_for_its_answer(
+    world: World, expected: Page, runner: asyncio.Runner, autocommit: bool
+) -> None:
+    wanted: Any = {"kinds": ["article"], "metadata": {"even": True}}
+    with psycopg.connect(world.dsn, autocommit=autocommit) as connection, connection.pipeline():
+        client = KBSearch(connection)
+        for timeout in (60.0, float("inf")):
+            sent = connection.execute("SELECT 7")
+            assert client.search(world.org, "reset password", [1, 0, 0], timeout=timeout, **wanted) == expected
+            with pytest.raises(CursorError):
+                client.search(world.org, "reset password", cursor="nonsense", timeout=timeout)
+            assert client.search(world.org, "reset password", [1, 0, 0], timeout=timeout, **wanted) == expected
+            assert sent.fetchone() == (7,)
+
+    async def asynchronously() -> None:
+        async with (
+            await psycopg.AsyncConnection.connect(world.dsn, autocommit=autocommit) as connection,
+            connection.pipeline(),
+        ):
+            client = AsyncKBSearch(connection)
+            for timeout in (60.0, float("inf")):
+                sent = await connection.execute("SELECT 7")
+                with pytest.raises(CursorError):
+                    await client.search(world.org, "reset password", cursor="nonsense", timeout=timeout)
+                page = await client.search(world.org, "reset password", [1, 0, 0], timeout=timeout, **wanted)
+                assert page == expected
+                assert await sent.fetchone() == (7,)
+
+    runner.run(asynchronously())
+
+
 def test_what_no_client_can_use_is_refused(world: World) -> None:
     given: list[Any] = [
         None,
