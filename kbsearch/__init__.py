@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbsearch.client import AsyncKBSearch, Consistency, KBSearch, QueryEmbedder
 from kbsearch.errors import (
+    ApproximateIndexError,
     ArbitrationError,
     ArticleError,
     ChunkError,
@@ -42,6 +43,7 @@ from kbsearch.models import (
     Passage,
     ReservedArticle,
     Result,
+    Retrieval,
     VectorLeg,
     VectorLike,
 )
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from kbsearch.selectable import SearchSelectable, as_selectable
 
 __all__ = [
+    "ApproximateIndexError",
     "ArbitrationError",
     "ArticleError",
     "ArticleExplanation",
@@ -100,6 +103,7 @@ __all__ = [
     "RankingOptions",
     "ReservedArticle",
     "Result",
+    "Retrieval",
     "SearchOptions",
     "SearchSelectable",
     "SnapshotError",

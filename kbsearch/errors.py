@@ -132,6 +132,13 @@ class IndexStateError(KBSearchError):
     http_status = 409
 
 
+class ApproximateIndexError(KBSearchError):
+    """KBANN: a search that has to be approximate has no finished index, or one cannot be made like that."""
+
+    default_sqlstate = "KBANN"
+    http_status = 409
+
+
 class SnapshotError(KBSearchError):
     """KBSNP: there is no such stored ranking (any more), or none can be stored: in a read-only transaction, on a replica."""
 
@@ -235,6 +242,7 @@ ERRORS_BY_SQLSTATE: Mapping[str, type[KBSearchError]] = {
         ArticleError,
         ChunkError,
         IndexStateError,
+        ApproximateIndexError,
         SnapshotError,
         SourceError,
         ArbitrationError,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,32 @@ class Legs:
 
 
 @dataclass(frozen=True, slots=True)
+class Retrieval:
+    """How a search looked for its candidates.
+
+    Attributes:
+        mode: exact: all chunks were compared; ann: the articles in the windows of both legs.
+        reason: why a search that might be approximate was exact, one of `few_chunks`, `few_allowed`, `no_index`, `index_invalid`,
+            `window_not_filled`, `arbitrated` and `cursor`; None otherwise.
+        window: articles in a leg's window; None where the mode is exact.
+        index: identity of the approximate index; None where none was used.
+        reachable: articles that the pages of this search can reach.
+        certain: how many of the first places are the exact ranking's, whatever vectors the index missed.
+        settled: how many are if the index's window has the nearest vectors.
+        window_exhausted: the pages end here, and the exact ranking goes on.
+    """
+
+    mode: Literal["exact", "ann"]
+    reason: str | None
+    window: int | None
+    index: str | None
+    reachable: int
+    certain: int
+    settled: int
+    window_exhausted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """A page of a ranking.
 
@@ -122,6 +148,7 @@ class Page:
             arbitrate, and where neither leg found anything.
         manifest: its record, which kbsearch.arbitration.verify() checks; of a page by cursor `manifest_digest` alone. None without a verdict.
         legs: what each leg contributed, or why it could not.
+        retrieval: whether all chunks were compared, or the windows of an approximate search.
         snapshot: the stored ranking that this is a page of, for fetch_page() and close_search(); None for a page that was ranked anew.
         expires_at: until when the stored ranking can be read; None without one.
         gone: number of places of a stored ranking that are not shown, because their articles were deleted or unpublished since, or left the
@@ -139,6 +166,7 @@ class Page:
     verdict: str | None
     manifest: Mapping[str, Any] | None
     legs: Legs
+    retrieval: Retrieval
     snapshot: str | None = None
     expires_at: datetime | None = None
     gone: int = 0
@@ -163,6 +191,7 @@ class Page:
             verdict=page["verdict"],
             manifest=page["manifest"],
             legs=_legs(page["legs"]),
+            retrieval=Retrieval(**page["retrieval"]),
             snapshot=page.get("snapshot"),
             expires_at=None if expires_at is None else datetime.fromisoformat(expires_at),
             gone=page.get("gone", 0),

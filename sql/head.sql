@@ -54,12 +54,20 @@ CREATE TYPE kbsearch.kb_search_plan AS (
 	after_article_id bigint,
 	highlight boolean,
 	cursor_prefix text,
-	cursor_legs text
+	cursor_legs text,
+	retrieval jsonb,
+	window_tag text,
+	filtered bigint[],
+	window_articles bigint[],
+	window_chunks bigint[],
+	window_scores bigint[],
+	window_similarities integer[],
+	window_raws double precision[]
 );
 
 -- Name: TYPE kb_search_plan; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision.';
+COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision; retrieval: mode, reason and the like where the organisation or the profile asks for ann or auto; window_tag: what cursors say of it; filtered: what allowed was before it became the articles in the windows; window_articles, window_chunks, window_scores, window_similarities, window_raws: the candidates of a windowed search, in order, as list_kb_candidates_v1 has them.';
 
 -- Name: activate_kb_space_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -424,9 +432,18 @@ CREATE FUNCTION kbsearch.arbitrate_kb_rankings_v1(p_policy jsonb, p_query_class 
     AS $$
 DECLARE
     v_fault text := kbsearch.find_kb_policy_fault_v1(p_policy, false);
+    v_own jsonb;
+    v_rules jsonb;
     v_top_k integer;
     v_vector bigint[];
+    v_vector_ranks bigint[];
     v_keyword bigint[];
+    v_keyword_ranks bigint[];
+    v_places bigint[];
+    v_disagreement numeric;
+    v_verdict text;
+    v_rule text;
+    v_weight numeric;
 BEGIN
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION 'the arbitration policy is unusable: %', v_fault
@@ -434,23 +451,98 @@ BEGIN
     END IF;
     v_top_k := (p_policy ->> 'top_k')::integer;
     v_vector := coalesce(p_vector_ids[:v_top_k], '{}');
+    v_vector_ranks := p_vector_ranks[:v_top_k];
     v_keyword := coalesce(p_keyword_ids[:v_top_k], '{}');
+    v_keyword_ranks := p_keyword_ranks[:v_top_k];
     v_fault := CASE
         WHEN p_query_class IS NULL OR p_query_class NOT IN ('identifier', 'quoted', 'keywords', 'question', 'empty')
             THEN 'the class is not identifier, quoted, keywords, question or empty'
         WHEN v_vector = '{}' AND v_keyword = '{}' THEN 'no leg answered'
         WHEN v_vector <> '{}' AND (p_similarity_peak IS NULL OR p_similarity_peak NOT BETWEEN -1 AND 1) THEN 'the peak of the similarities is not from -1 to 1'
-        ELSE coalesce(
-            kbsearch.find_kb_ranking_fault_v1(v_vector, p_vector_ranks[:v_top_k]), kbsearch.find_kb_ranking_fault_v1(v_keyword, p_keyword_ranks[:v_top_k])
-        )
+        ELSE coalesce(kbsearch.find_kb_ranking_fault_v1(v_vector, v_vector_ranks), kbsearch.find_kb_ranking_fault_v1(v_keyword, v_keyword_ranks))
     END;
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION 'nothing to arbitrate: %', v_fault
             USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', v_fault)::text,
                 HINT = 'Pass each leg''s articles, best first and none twice, with their competition ranks, and the class of classify_kb_query_v1.';
     END IF;
-    RETURN kbsearch.decide_kb_rankings_v1(
-        p_policy, p_query_class, v_vector, p_vector_ranks[:v_top_k], v_keyword, p_keyword_ranks[:v_top_k], p_similarity_peak, p_exploratory
+
+    -- what the class has of its own goes before what holds for all
+    v_own := coalesce(p_policy -> 'class_rules' -> p_query_class, '{}');
+    v_rules := p_policy || v_own;
+    IF v_vector = '{}' THEN
+        v_verdict := 'keyword_only';
+        v_rule := 'one_leg.keyword';
+        v_weight := 0;
+    ELSIF v_keyword = '{}' THEN
+        v_verdict := 'vector_only';
+        v_rule := 'one_leg.vector';
+        v_weight := 1;
+    ELSE
+        v_places := ARRAY(SELECT generate_series(1, cardinality(v_vector)::bigint));
+        v_disagreement := kbsearch.kendall_tau_top_k_v1(v_vector, v_keyword, (v_rules ->> 'penalty')::double precision, v_vector_ranks, v_keyword_ranks);
+        IF p_exploratory THEN
+            v_verdict := 'exploratory_fused';
+            v_rule := 'exploratory';
+        ELSIF (v_rules ->> 'calibrated')::boolean THEN
+            v_verdict := 'calibrated_fused';
+            v_rule := 'calibrated';
+        ELSIF v_rules ->> 'advisory_leg' IS NOT NULL THEN
+            v_verdict := 'advisory';
+            v_rule := 'advisory.' || (v_rules ->> 'advisory_leg');
+            v_weight := (v_rules ->> 'advisory_leg' = 'keyword')::integer;
+        ELSIF v_vector = v_keyword AND coalesce(v_vector_ranks, v_places) = coalesce(v_keyword_ranks, v_places) THEN
+            v_verdict := 'rankings_agree';
+            v_rule := 'agree';
+        ELSE
+            v_rule := CASE WHEN v_disagreement > (v_rules ->> 'max_disagreement')::numeric THEN 'severe' ELSE 'moderate' END;
+            v_rule := v_rule || '.' || (v_rules ->> (v_rule || '_rule'));
+            IF v_rule IN ('moderate.fuse', 'severe.fuse') THEN
+                v_verdict := 'fused_within_limit';
+            ELSIF v_rule = 'severe.escalate' THEN
+                v_verdict := 'escalated';
+            ELSIF round(p_similarity_peak, 6) >= (v_rules ->> 'similarity_threshold')::numeric THEN
+                v_verdict := 'vector_privileged';
+                v_rule := v_rule || '.vector';
+                v_weight := (v_rules ->> 'privilege')::numeric;
+            ELSE
+                v_verdict := 'keyword_privileged';
+                v_rule := v_rule || '.keyword';
+                v_weight := 1 - (v_rules ->> 'privilege')::numeric;
+            END IF;
+        END IF;
+    END IF;
+    IF v_verdict <> 'escalated' AND v_weight IS NULL THEN
+        v_weight := (v_rules ->> 'vector_weight')::numeric;
+    END IF;
+    RETURN jsonb_build_object(
+        'verdict', v_verdict,
+        'rule', v_rule || CASE
+            WHEN v_own <> '{}' AND kbsearch.write_kb_decimals_v1(v_rules) <> kbsearch.write_kb_decimals_v1(p_policy) THEN '@' || p_query_class
+            ELSE ''
+        END,
+        'disagreement', trim_scale(v_disagreement)::text,
+        'overlap', CASE WHEN v_disagreement IS NOT NULL THEN kbsearch.rank_biased_overlap_v1(v_vector, v_keyword)::text END,
+        'vector_weight', trim_scale(v_weight)::text,
+        'keyword_weight', trim_scale(1 - v_weight)::text,
+        'directive', CASE v_verdict
+            WHEN 'rankings_agree' THEN 'Both legs rank the same articles alike: they are fused.'
+            WHEN 'vector_only' THEN 'Only the vector leg answered: its ranking is the answer.'
+            WHEN 'keyword_only' THEN 'Only the keyword leg answered: its ranking is the answer.'
+            WHEN 'vector_privileged' THEN 'The legs disagree and the best similarity reaches the threshold: the vector leg is trusted.'
+            WHEN 'keyword_privileged' THEN 'The legs disagree and the best similarity is below the threshold: the keyword leg is trusted.'
+            WHEN 'escalated' THEN 'The legs disagree by more than the limit: there is no answer until somebody decides.'
+            WHEN 'exploratory_fused' THEN 'The search is exploratory: the legs are fused.'
+            WHEN 'calibrated_fused' THEN 'The legs are known to converge: they are fused.'
+            WHEN 'advisory' THEN CASE v_rules ->> 'advisory_leg'
+                WHEN 'vector' THEN 'The vector leg never decides: the keyword leg''s ranking is the answer.'
+                ELSE 'The keyword leg never decides: the vector leg''s ranking is the answer.'
+            END
+            ELSE CASE v_rule
+                WHEN 'severe.fuse' THEN 'The legs disagree by more than the limit, and the rule is to fuse them all the same.'
+                ELSE 'The legs disagree within the limit: they are fused.'
+            END
+        END
     );
 END
 $$;
@@ -863,8 +955,7 @@ BEGIN
     IF v_type = 'object' THEN
         RETURN (
             SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || CASE
-                WHEN jsonb_typeof(m.value) IN ('string', 'boolean', 'null') OR m.value::text ~ '^([0-9]{1,15}|[{]})$' THEN m.value::text
-                WHEN m.value::text ~ '^\[([0-9]{1,15}(, [0-9]{1,15})*)?]$' THEN replace(m.value::text, ' ', '')
+                WHEN jsonb_typeof(m.value) IN ('string', 'boolean', 'null') THEN m.value::text
                 ELSE kbsearch.canonicalize_kb_json_v1(m.value)
             END, ',' ORDER BY CASE
                 -- in UTF-16 the characters beyond U+FFFF stand before U+E000 … U+FFFF
@@ -1051,6 +1142,22 @@ Returns: the number of posting rows afterwards.
 
 Errors: KBORG.';
 
+-- Name: compare_kb_article_v1(bigint, bigint, ext.vector, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.compare_kb_article_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_article_id bigint) RETURNS TABLE(chunk_id bigint, similarity integer)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT e.chunk_id,
+     (round((((1)::double precision - (e.embedding OPERATOR(ext.<=>) compare_kb_article_v1.p_embedding)) * (1000000)::double precision)))::integer AS round
+    FROM kbsearch.kb_article_embeddings e
+   WHERE ((e.org_id = compare_kb_article_v1.p_org_id) AND (e.article_id = compare_kb_article_v1.p_article_id) AND (e.space_id = compare_kb_article_v1.p_space_id) AND e.searchable AND e.has_direction)
+  OFFSET 0;
+END;
+
+-- Name: FUNCTION compare_kb_article_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_article_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.compare_kb_article_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_article_id bigint) IS 'The rows of match_kb_vector_v1 of one article, found by its id.';
+
 -- Name: count_kb_chunk_statements_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.count_kb_chunk_statements_v1() RETURNS integer
@@ -1204,6 +1311,42 @@ END;
 
 COMMENT ON FUNCTION kbsearch.count_kb_space_v1(p_org_id bigint, p_space_id bigint) IS 'Of an organisation''s searchable chunks: how many have a vector in the space; how many with something to embed have none; how many have one of another content than they have now; how many have one without a direction.';
 
+-- Name: create_kb_ann_index_v1(bigint, bigint, integer, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.create_kb_ann_index_v1(p_org_id bigint, p_space_id bigint DEFAULT NULL::bigint, p_m integer DEFAULT NULL::integer, p_ef_construction integer DEFAULT NULL::integer) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_index record;
+BEGIN
+    -- so that two at a time do not both make the last of 200
+    PERFORM pg_advisory_xact_lock(hashtextextended('kbsearch approximate indexes', 0));
+    SELECT d.index_name, d.state, d.create_statement, d.comment_statement, d.drop_statement INTO v_index
+    FROM kbsearch.define_kb_ann_index_v1(p_org_id, p_space_id, p_m, p_ef_construction, false) AS d;
+    IF v_index.state IS DISTINCT FROM 'ready' THEN
+        EXECUTE v_index.drop_statement;
+        EXECUTE v_index.create_statement;
+        EXECUTE v_index.comment_statement;
+    END IF;
+    RETURN v_index.index_name;
+END
+$$;
+
+-- Name: FUNCTION create_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_m integer, p_ef_construction integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.create_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_m integer, p_ef_construction integer) IS 'Builds the index by which searches of one organisation find near vectors without comparing all: a partial HNSW index (Malkov and Yashunin 2018) over its vectors in one space, by cosine. Searches use it where organizations.retrieval or their profile says ann or auto. Whoever writes vectors, of any organisation, waits until the transaction ends: kbsearch ann create builds it beside writers. A build that was broken off is dropped and done again; one that is there already is left.
+
+Arguments:
+p_org_id: The organisation.
+p_space_id: The embedding space. NULL: the one that searches use.
+p_m: Neighbours of a vector in the graph, 2 … 100. NULL: 16.
+p_ef_construction: Candidates for them, 4 … 1000, at least twice p_m: more find better neighbours and take longer. NULL: 128, or twice p_m.
+
+Returns: the name of the index.
+
+Errors: KBORG; KBSPC: there is no such space; KBANN: numbers out of range, there is one that was built otherwise, or there are 200 of them in this database.';
+
 -- Name: create_kb_arbitration_policy_v1(bigint, text, integer, numeric, numeric, numeric, text, text, text, boolean, numeric, numeric, numeric, jsonb, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.create_kb_arbitration_policy_v1(p_org_id bigint, p_name text, p_top_k integer DEFAULT 5, p_penalty numeric DEFAULT 0.5, p_max_disagreement numeric DEFAULT 0.3, p_similarity_threshold numeric DEFAULT 0.85, p_moderate_rule text DEFAULT 'fuse'::text, p_severe_rule text DEFAULT 'fuse'::text, p_advisory_leg text DEFAULT NULL::text, p_calibrated boolean DEFAULT false, p_vector_weight numeric DEFAULT 0.5, p_keyword_weight numeric DEFAULT 0.5, p_privilege numeric DEFAULT 1, p_class_rules jsonb DEFAULT '{}'::jsonb, p_description text DEFAULT ''::text) RETURNS text
@@ -1273,9 +1416,9 @@ Returns: name@version.
 
 Errors: KBORG, KBPOL.';
 
--- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer, jsonb, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer, jsonb, text, text, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25'::text, p_vector_weight double precision DEFAULT 0.5, p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60, p_kind_quota jsonb DEFAULT NULL::jsonb, p_policy text DEFAULT NULL::text) RETURNS text
+CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25'::text, p_vector_weight double precision DEFAULT 0.5, p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60, p_kind_quota jsonb DEFAULT NULL::jsonb, p_policy text DEFAULT NULL::text, p_retrieval text DEFAULT NULL::text, p_ann_window integer DEFAULT NULL::integer) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $_$
@@ -1301,6 +1444,8 @@ BEGIN
         WHEN p_fusion = 'arbitrate' AND kbsearch.resolve_kb_policy_v1(p_org_id, p_policy) IS NULL
             THEN format('there is no arbitration policy %s', coalesce(quote_literal(p_policy), 'NULL'))
         WHEN p_fusion <> 'arbitrate' AND p_policy IS NOT NULL THEN 'a policy is for the fusion arbitrate'
+        WHEN p_retrieval NOT IN ('exact', 'ann', 'auto') THEN 'the retrieval is not exact, ann or auto'
+        WHEN p_ann_window NOT BETWEEN 1 AND 1000 THEN 'the window is not from 1 to 1000'
         WHEN NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN 'the quota is not an object of whole numbers from 0 to 999999999'
     END;
     IF v_problem IS NOT NULL THEN
@@ -1311,15 +1456,15 @@ BEGIN
     v_policy := split_part(p_policy, '@', 1) || '@' || coalesce(nullif(split_part(p_policy, '@', 2), ''), '1');
     PERFORM FROM kbsearch.organizations AS o WHERE o.id = p_org_id FOR NO KEY UPDATE;
     SELECT coalesce(max(r.version), 0) + 1 INTO v_version FROM kbsearch.kb_ranking_profiles AS r WHERE r.org_id = p_org_id AND r.name = p_name;
-    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy)
-    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k, p_kind_quota, v_policy);
+    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy, retrieval, ann_window)
+    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k, p_kind_quota, v_policy, p_retrieval, p_ann_window);
     RETURN p_name || '@' || v_version;
 END
 $_$;
 
--- Name: FUNCTION create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text, p_retrieval text, p_ann_window integer); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text) IS 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
+COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text, p_retrieval text, p_ann_window integer) IS 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
 
 Arguments:
 p_org_id: The organisation that it is for.
@@ -1331,110 +1476,103 @@ p_keyword_weight: Weight of the keyword leg, 0 … 1.
 p_rrf_k: The k of rrf''s weight / (k + rank), 1 … 10000.
 p_kind_quota: Quota of searches that give none: {"kind": most articles, "*": of kinds not named}. NULL: no quota.
 p_policy: Arbitration policy, name@version, a bare name is version 1; for arbitrate, and for nothing else. It has the weights.
+p_retrieval: exact, ann or auto: whether its searches compare all chunks, or the windows that an index of create_kb_ann_index_v1 finds. NULL: as organizations.retrieval has it.
+p_ann_window: Articles in a leg''s window, 1 … 1000. NULL: as organizations.ann_window has it.
 
 Returns: name@version.
 
 Errors: KBORG, KBPRF.';
 
--- Name: decide_kb_rankings_v1(jsonb, text, bigint[], bigint[], bigint[], bigint[], numeric, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: define_kb_ann_index_v1(bigint, bigint, integer, integer, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.decide_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean) RETURNS jsonb
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION kbsearch.define_kb_ann_index_v1(p_org_id bigint, p_space_id bigint DEFAULT NULL::bigint, p_m integer DEFAULT NULL::integer, p_ef_construction integer DEFAULT NULL::integer, p_concurrently boolean DEFAULT true) RETURNS TABLE(space_id bigint, index_name text, state text, create_statement text, comment_statement text, drop_statement text)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
-    AS $$
+    AS $_$
+#variable_conflict use_column
 DECLARE
-    v_vector CONSTANT bigint[] := coalesce(p_vector_ids, '{}');
-    v_keyword CONSTANT bigint[] := coalesce(p_keyword_ids, '{}');
-    v_own CONSTANT jsonb := coalesce(p_policy -> 'class_rules' -> p_query_class, '{}');
-    v_rules jsonb;
-    v_places bigint[];
-    v_disagreement numeric;
-    v_verdict text;
-    v_rule text;
-    v_weight numeric;
+    v_m CONSTANT integer := coalesce(p_m, 16);
+    v_ef_construction CONSTANT integer := coalesce(p_ef_construction, greatest(128, 2 * coalesce(p_m, 16)));
+    v_space_id bigint;
+    v_dimensions integer;
+    v_extension text;
+    v_definition text;
+    v_count bigint;
 BEGIN
-    -- what the class has of its own goes before what holds for all
-    v_rules := p_policy || v_own;
-    IF v_vector = '{}' THEN
-        v_verdict := 'keyword_only';
-        v_rule := 'one_leg.keyword';
-        v_weight := 0;
-    ELSIF v_keyword = '{}' THEN
-        v_verdict := 'vector_only';
-        v_rule := 'one_leg.vector';
-        v_weight := 1;
-    ELSE
-        v_places := ARRAY(SELECT generate_series(1, cardinality(v_vector)::bigint));
-        v_disagreement := kbsearch.measure_kb_disagreement_v1(v_vector, v_keyword, (v_rules ->> 'penalty')::double precision, p_vector_ranks, p_keyword_ranks);
-        IF p_exploratory THEN
-            v_verdict := 'exploratory_fused';
-            v_rule := 'exploratory';
-        ELSIF (v_rules ->> 'calibrated')::boolean THEN
-            v_verdict := 'calibrated_fused';
-            v_rule := 'calibrated';
-        ELSIF v_rules ->> 'advisory_leg' IS NOT NULL THEN
-            v_verdict := 'advisory';
-            v_rule := 'advisory.' || (v_rules ->> 'advisory_leg');
-            v_weight := (v_rules ->> 'advisory_leg' = 'keyword')::integer;
-        ELSIF v_vector = v_keyword AND coalesce(p_vector_ranks, v_places) = coalesce(p_keyword_ranks, v_places) THEN
-            v_verdict := 'rankings_agree';
-            v_rule := 'agree';
-        ELSE
-            v_rule := CASE WHEN v_disagreement > (v_rules ->> 'max_disagreement')::numeric THEN 'severe' ELSE 'moderate' END;
-            v_rule := v_rule || '.' || (v_rules ->> (v_rule || '_rule'));
-            IF v_rule IN ('moderate.fuse', 'severe.fuse') THEN
-                v_verdict := 'fused_within_limit';
-            ELSIF v_rule = 'severe.escalate' THEN
-                v_verdict := 'escalated';
-            ELSIF round(p_similarity_peak, 6) >= (v_rules ->> 'similarity_threshold')::numeric THEN
-                v_verdict := 'vector_privileged';
-                v_rule := v_rule || '.vector';
-                v_weight := (v_rules ->> 'privilege')::numeric;
-            ELSE
-                v_verdict := 'keyword_privileged';
-                v_rule := v_rule || '.keyword';
-                v_weight := 1 - (v_rules ->> 'privilege')::numeric;
-            END IF;
-        END IF;
+    SELECT coalesce(p_space_id, o.active_space_id) INTO v_space_id FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
-    IF v_verdict <> 'escalated' AND v_weight IS NULL THEN
-        v_weight := (v_rules ->> 'vector_weight')::numeric;
+    SELECT s.dimensions INTO v_dimensions FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_space_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no embedding space %', coalesce(v_space_id::text, 'that searches of the organisation use')
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', v_space_id)::text,
+                HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or embed the organisation''s chunks first.';
     END IF;
-    RETURN jsonb_build_object(
-        'verdict', v_verdict,
-        'rule', v_rule || CASE
-            WHEN v_own <> '{}' AND kbsearch.write_kb_decimals_v1(v_rules) <> kbsearch.write_kb_decimals_v1(p_policy) THEN '@' || p_query_class
-            ELSE ''
-        END,
-        'disagreement', trim_scale(v_disagreement)::text,
-        'overlap', CASE WHEN v_disagreement IS NOT NULL THEN kbsearch.rank_biased_overlap_v1(v_vector, v_keyword)::text END,
-        'vector_weight', trim_scale(v_weight)::text,
-        'keyword_weight', trim_scale(1 - v_weight)::text,
-        'directive', CASE v_verdict
-            WHEN 'rankings_agree' THEN 'Both legs rank the same articles alike: they are fused.'
-            WHEN 'vector_only' THEN 'Only the vector leg answered: its ranking is the answer.'
-            WHEN 'keyword_only' THEN 'Only the keyword leg answered: its ranking is the answer.'
-            WHEN 'vector_privileged' THEN 'The legs disagree and the best similarity reaches the threshold: the vector leg is trusted.'
-            WHEN 'keyword_privileged' THEN 'The legs disagree and the best similarity is below the threshold: the keyword leg is trusted.'
-            WHEN 'escalated' THEN 'The legs disagree by more than the limit: there is no answer until somebody decides.'
-            WHEN 'exploratory_fused' THEN 'The search is exploratory: the legs are fused.'
-            WHEN 'calibrated_fused' THEN 'The legs are known to converge: they are fused.'
-            WHEN 'advisory' THEN CASE v_rules ->> 'advisory_leg'
-                WHEN 'vector' THEN 'The vector leg never decides: the keyword leg''s ranking is the answer.'
-                ELSE 'The keyword leg never decides: the vector leg''s ranking is the answer.'
-            END
-            ELSE CASE v_rule
-                WHEN 'severe.fuse' THEN 'The legs disagree by more than the limit, and the rule is to fuse them all the same.'
-                ELSE 'The legs disagree within the limit: they are fused.'
-            END
-        END
+    IF v_m NOT BETWEEN 2 AND 100 OR v_ef_construction NOT BETWEEN 4 AND 1000 OR v_ef_construction < 2 * v_m THEN
+        RAISE EXCEPTION 'm is % and ef_construction %, expected 2 to 100, and 4 to 1000 and at least twice m', v_m, v_ef_construction
+            USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('m', v_m, 'ef_construction', v_ef_construction)::text, HINT = 'Leave both out for 16 and 128.';
+    END IF;
+    SELECT quote_ident(n.nspname) INTO v_extension
+    FROM pg_attribute AS a
+    INNER JOIN pg_type AS t ON t.oid = a.atttypid
+    INNER JOIN pg_namespace AS n ON n.oid = t.typnamespace
+    WHERE a.attrelid = 'kbsearch.kb_article_embeddings'::regclass AND a.attname = 'embedding';
+    space_id := v_space_id;
+    index_name := format('kb_ann_%s_%s', p_org_id, v_space_id);
+    SELECT l.state, l.definition INTO state, v_definition FROM kbsearch.list_kb_ann_indexes_v1(p_org_id) AS l WHERE l.space_id = v_space_id;
+    IF state IS NULL AND to_regclass('kbsearch.' || index_name) IS NOT NULL THEN
+        state := 'foreign';
+    END IF;
+    IF state = 'foreign' THEN
+        RAISE EXCEPTION 'there is a % that is no index for approximate search', index_name
+            USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('index', index_name, 'definition', v_definition)::text, HINT = 'Rename or drop it.';
+    END IF;
+    IF state = 'ready' AND v_definition !~ format(' WITH \(m=''%s'', ef_construction=''%s''\)', coalesce(p_m::text, '\d+'), coalesce(p_ef_construction::text, '\d+')) THEN
+        RAISE EXCEPTION 'there is such an index already, built otherwise'
+            USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('index', index_name, 'definition', v_definition)::text,
+                HINT = 'Drop it first: kbsearch ann drop, or drop_kb_ann_index_v1.';
+    END IF;
+    SELECT count(*) INTO v_count
+    FROM pg_index AS i
+    INNER JOIN pg_class AS c ON c.oid = i.indexrelid
+    WHERE i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ '^kb_ann_[0-9]+_[0-9]+$' AND c.relname <> index_name;
+    IF v_count >= 200 THEN
+        RAISE EXCEPTION 'there are % indexes for approximate search, and at most 200 may be', v_count
+            USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('count', v_count, 'maximum', 200)::text,
+                HINT = 'Each costs every search and every write a little. Drop those of smaller organisations, which are fast without.';
+    END IF;
+    create_statement := format(
+        'CREATE INDEX %s%s ON kbsearch.kb_article_embeddings USING hnsw ((embedding::%s.vector(%s)) %s.vector_cosine_ops) WITH (m = %s, ef_construction = %s) WHERE org_id = %s AND space_id = %s',
+        CASE WHEN p_concurrently THEN 'CONCURRENTLY ' ELSE '' END, index_name, v_extension, v_dimensions, v_extension, v_m, v_ef_construction, p_org_id, v_space_id
     );
+    comment_statement := format('COMMENT ON INDEX kbsearch.%s IS %L', index_name, 'Approximate search; build ' || gen_random_uuid());
+    drop_statement := format('DROP INDEX %sIF EXISTS kbsearch.%s', CASE WHEN p_concurrently THEN 'CONCURRENTLY ' ELSE '' END, index_name);
+    RETURN NEXT;
 END
-$$;
+$_$;
 
--- Name: FUNCTION decide_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION define_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_m integer, p_ef_construction integer, p_concurrently boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.decide_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean) IS 'What arbitrate_kb_rankings_v1 returns, of arguments that it has checked and rankings of at most top_k.';
+COMMENT ON FUNCTION kbsearch.define_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_m integer, p_ef_construction integer, p_concurrently boolean) IS 'What there is to run for an index of create_kb_ann_index_v1, which cannot be built CONCURRENTLY by a function: create_statement, then comment_statement, each outside of a transaction.
+
+Arguments:
+p_org_id: The organisation.
+p_space_id: The embedding space. NULL: the one that searches use.
+p_m: Neighbours of a vector in the graph, 2 … 100. NULL: 16.
+p_ef_construction: Candidates for them, 4 … 1000, at least twice p_m. NULL: 128, or twice p_m.
+p_concurrently: Whether writers go on meanwhile.
+
+Columns:
+space_id: The space.
+index_name: The index''s name.
+state: ready (nothing is to be done), building, invalid (drop_statement comes first), or NULL: there is none.
+create_statement: Builds it.
+comment_statement: Notes which build it is.
+drop_statement: Drops it.
+
+Errors: KBORG; KBSPC; KBANN: numbers out of range, there is one that was built otherwise, or there are 200.';
 
 -- Name: delete_kb_article_v1(bigint, bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1566,6 +1704,43 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.describe_kb_legs_v1(p_plan kbsearch.kb_search_plan) IS 'What each leg of a search does or why it does nothing, as search_kb_hybrid_page_v1 has it under legs.';
 
+-- Name: describe_kb_retrieval_v1(kbsearch.kb_search_plan, bigint, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.describe_kb_retrieval_v1(p_plan kbsearch.kb_search_plan, p_total bigint, p_end_reached boolean) RETURNS jsonb
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_certain bigint;
+    v_settled bigint;
+BEGIN
+    IF coalesce(p_plan.retrieval ->> 'mode', 'exact') = 'exact' THEN
+        RETURN jsonb_build_object(
+            'mode', 'exact', 'reason', p_plan.retrieval ->> 'reason', 'window', NULL, 'index', NULL, 'reachable', p_total, 'certain', p_total, 'settled', p_total,
+            'window_exhausted', false
+        );
+    END IF;
+    SELECT
+        count(*) FILTER (WHERE r.score > (p_plan.retrieval ->> 'certain_above')::bigint), count(*) FILTER (WHERE r.score > (p_plan.retrieval ->> 'settled_above')::bigint)
+    INTO v_certain, v_settled
+    FROM kbsearch.rank_kb_window_v1(p_plan, NULL, 0, NULL, NULL) AS r;
+    RETURN jsonb_build_object(
+        'mode', 'ann',
+        'reason', NULL,
+        'window', p_plan.retrieval -> 'window',
+        'index', p_plan.retrieval -> 'index',
+        'reachable', p_total,
+        'certain', v_certain,
+        'settled', v_settled,
+        'window_exhausted', p_end_reached AND (p_plan.retrieval ->> 'is_cut')::boolean
+    );
+END
+$$;
+
+-- Name: FUNCTION describe_kb_retrieval_v1(p_plan kbsearch.kb_search_plan, p_total bigint, p_end_reached boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.describe_kb_retrieval_v1(p_plan kbsearch.kb_search_plan, p_total bigint, p_end_reached boolean) IS 'How a search looked for its candidates, as search_kb_hybrid_page_v1 has it under retrieval. p_total: articles in its ranking; p_end_reached: whether nothing follows.';
+
 -- Name: digest_kb_request_v1(jsonb, ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding ext.vector) RETURNS text
@@ -1577,6 +1752,39 @@ END;
 -- Name: FUNCTION digest_kb_request_v1(p_request jsonb, p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding ext.vector) IS '32 hexadecimal digits that stand for everything in a request that decides its ranking: a cursor of another request is refused by it.';
+
+-- Name: drop_kb_ann_index_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.drop_kb_ann_index_v1(p_org_id bigint, p_space_id bigint DEFAULT NULL::bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_space_id CONSTANT bigint := coalesce(p_space_id, (SELECT o.active_space_id FROM kbsearch.organizations AS o WHERE o.id = p_org_id));
+BEGIN
+    IF p_org_id IS NULL THEN
+        RAISE EXCEPTION 'organisation NULL does not exist'
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id that the index was made for.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM kbsearch.list_kb_ann_indexes_v1(p_org_id) AS l WHERE l.space_id = v_space_id AND l.state <> 'foreign') THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('DROP INDEX kbsearch.kb_ann_%s_%s', p_org_id, v_space_id);
+    RETURN true;
+END
+$$;
+
+-- Name: FUNCTION drop_kb_ann_index_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.drop_kb_ann_index_v1(p_org_id bigint, p_space_id bigint) IS 'Drops an index of create_kb_ann_index_v1; the organisation and the space need not exist any more. Waits for searches and writers of all organisations, and they for it, for a moment: kbsearch ann drop does not.
+
+Arguments:
+p_org_id: The organisation.
+p_space_id: The embedding space. NULL: the one that searches use.
+
+Returns: whether there was one.
+
+Errors: KBORG.';
 
 -- Name: drop_kb_space_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1702,6 +1910,10 @@ BEGIN
             WHEN 'phrase' THEN format('None of its passages has %s.', v_operators -> 0 ->> 'text')
             ELSE format('One of its passages has what %s excludes.', v_operators -> 0 ->> 'text')
         END;
+    ELSIF v_plan.window_tag IS NOT NULL AND p_article_id <> ALL (v_plan.allowed) THEN
+        v_status := 'outside_window';
+        v_detail := jsonb_build_object('window', v_plan.retrieval -> 'window');
+        v_explanation := format('It is not among the first %s articles of either leg, which is all that an approximate search ranks.', v_plan.retrieval ->> 'window');
     ELSE
         SELECT c.article_id, c.chunk_id, c.kind, c.score, c.quota, c.place_in_kind, c.kept, c.place, c.tied_with, c.is_tie_cut, c.tied_article_ids INTO v_placed
         FROM kbsearch.place_kb_candidates_v1(v_plan, p_query_embedding) AS c
@@ -1779,13 +1991,14 @@ p_language: The one text search configuration in which the question is analysed,
 Returns:
 article_id: The article.
 title: Its title; null where it is not there or not published.
-status: The first of these that holds: not_in_organization, unpublished, filtered (its kind or its metadata), outside_quota where the quota of its kind is 0, excluded (it lacks a phrase or has what -word excludes), not_found (no leg found it), below_floor, outside_quota, ranked.
+status: The first of these that holds: not_in_organization, unpublished, filtered (its kind or its metadata), outside_quota where the quota of its kind is 0, excluded (it lacks a phrase or has what -word excludes), outside_window (of an approximate search), not_found (no leg found it), below_floor, outside_quota, ranked.
 explanation: The same in words.
 by: Of filtered: kinds or metadata; of excluded: the phrases that it lacks and the exclusions that it has.
+window: Of outside_window: articles in a leg''s window.
 place: Of ranked: its place, with score, on_page, gap_to_page (how much more the last article of the page has, null where it is not after the page), tied_with, settled_by_identity, tied_article_ids and matches as in explain_kb_search_v1.
 score: Of below_floor, outside_quota and ranked: its score; with min_score, or with kind, quota, place_in_kind and is_tie_cut.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
 
 -- Name: explain_kb_candidates_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1849,7 +2062,7 @@ tied_in_kind: Number of other candidates of its kind of equal score.
 is_tie_cut: Whether the quota cuts through the tie it is in, so that ids alone decided which of them were kept.
 tied_with: Number of other candidates of equal score, of any kind.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC.';
 
 -- Name: explain_kb_search_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1986,7 +2199,7 @@ tied_article_ids: Those it ties with, ascending, at most 100 of them.
 explanation: The same in words.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
 
 -- Name: fetch_kb_page_v1(bigint, uuid, bigint, bigint, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2101,7 +2314,14 @@ BEGIN
         'expires_at', v_snapshot.expires_at,
         'function', 'fetch_kb_page_v1',
         'function_version', 1
-    ) || v_snapshot.answer;
+    ) || v_snapshot.answer || jsonb_build_object(
+        'retrieval', v_snapshot.answer -> 'retrieval' || jsonb_build_object(
+            'reachable', v_snapshot.total,
+            'certain', coalesce((v_snapshot.answer #>> '{retrieval,certain}')::bigint, v_snapshot.total),
+            'settled', coalesce((v_snapshot.answer #>> '{retrieval,settled}')::bigint, v_snapshot.total),
+            'window_exhausted', v_until >= v_snapshot.total AND (v_snapshot.answer #>> '{retrieval,window_exhausted}')::boolean
+        )
+    );
 END
 $_$;
 
@@ -2133,6 +2353,35 @@ verdict: Reserved for arbitration; null.
 legs: As search_kb_hybrid_page_v1 has it, of the time of the ranking.
 
 Errors: KBORG, KBLIM, KBSNP, KBCUR.';
+
+-- Name: find_kb_ann_index_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_ann_index_v1(p_org_id bigint, p_space_id bigint) RETURNS TABLE(is_ready boolean, identity text)
+    LANGUAGE plpgsql STABLE ROWS 1 PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT
+        i.indisvalid AND i.indisready
+        AND m.amname = 'hnsw'
+        AND pg_get_expr(i.indpred, i.indrelid) = format('((org_id = %s) AND (space_id = %s))', p_org_id, p_space_id)
+        AND d.definition ~ ' USING hnsw \(\(\(embedding\)::[^()]*\(\d+\)\) [^() ]*vector_cosine_ops\)',
+        left(encode(sha256(convert_to(concat_ws(' ', c.relname, d.definition, obj_description(c.oid, 'pg_class'), c.relfilenode), 'UTF8')), 'hex'), 16)
+    FROM pg_class AS c
+    INNER JOIN pg_index AS i ON i.indexrelid = c.oid
+    INNER JOIN pg_am AS m ON m.oid = c.relam
+    CROSS JOIN LATERAL (SELECT pg_get_indexdef(c.oid) AS definition OFFSET 0) AS d
+    WHERE c.oid = to_regclass(format('kbsearch.kb_ann_%s_%s', p_org_id, p_space_id)) AND i.indrelid = 'kbsearch.kb_article_embeddings'::regclass;
+END
+$$;
+
+-- Name: FUNCTION find_kb_ann_index_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_ann_index_v1(p_org_id bigint, p_space_id bigint) IS 'Whether an organisation''s index for approximate search in a space can be used, and its identity; no row: there is none.';
 
 -- Name: find_kb_class_fault_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2607,6 +2856,18 @@ source_uri: Where the article comes from.
 metadata: The article''s metadata, an object.
 
 Errors: KBORG; KBSRC where there is nothing to open.';
+
+-- Name: get_kb_unit_vector_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.get_kb_unit_vector_v1() RETURNS ext.vector
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT '[1]'::ext.vector AS vector;
+END;
+
+-- Name: FUNCTION get_kb_unit_vector_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.get_kb_unit_vector_v1() IS 'The vector of one component, 1.';
 
 -- Name: has_kb_direction_v1(ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3351,17 +3612,31 @@ CREATE FUNCTION kbsearch.kendall_tau_top_k_v1(p_left bigint[], p_right bigint[],
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 DECLARE
-    v_fault CONSTANT text := coalesce(
-        kbsearch.find_kb_ranking_fault_v1(p_left, p_left_ranks), kbsearch.find_kb_ranking_fault_v1(p_right, p_right_ranks),
-        CASE WHEN p_penalty IS NULL OR NOT p_penalty BETWEEN 0 AND 1 THEN 'the penalty is not from 0 to 1' END
-    );
+    v_fault text := coalesce(kbsearch.find_kb_ranking_fault_v1(p_left, p_left_ranks), kbsearch.find_kb_ranking_fault_v1(p_right, p_right_ranks));
+    v_distance numeric;
+    v_unit numeric;
 BEGIN
-    IF v_fault IS NOT NULL THEN
-        RAISE EXCEPTION 'the distance cannot be measured: %', v_fault
-            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', v_fault)::text,
+    IF v_fault IS NOT NULL OR p_penalty IS NULL OR NOT p_penalty BETWEEN 0 AND 1 THEN
+        RAISE EXCEPTION 'the distance cannot be measured: %', coalesce(v_fault, 'the penalty is not from 0 to 1')
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', coalesce(v_fault, 'the penalty is not from 0 to 1'))::text,
                 HINT = 'Pass lists of different ids, best first, at most 1000 each, with competition ranks where there are ties.';
     END IF;
-    RETURN kbsearch.measure_kb_disagreement_v1(p_left, p_right, p_penalty, p_left_ranks, p_right_ranks);
+    WITH places AS MATERIALIZED (
+        SELECT coalesce(l.id, r.id) AS id, coalesce(l.place, 1001) AS left_place, coalesce(r.place, 1001) AS right_place
+        FROM (SELECT u.id, coalesce(u.rank, u.n) AS place FROM ROWS FROM (unnest(p_left), unnest(p_left_ranks)) WITH ORDINALITY AS u (id, rank, n)) AS l
+        FULL JOIN (
+            SELECT u.id, coalesce(u.rank, u.n) AS place FROM ROWS FROM (unnest(p_right), unnest(p_right_ranks)) WITH ORDINALITY AS u (id, rank, n)
+        ) AS r ON r.id = l.id
+    )
+    SELECT
+        count(*) FILTER (WHERE (a.left_place < b.left_place AND a.right_place > b.right_place) OR (a.left_place > b.left_place AND a.right_place < b.right_place))
+        + p_penalty::numeric * count(*) FILTER (WHERE (a.left_place = b.left_place) <> (a.right_place = b.right_place)),
+        count(*)
+    INTO v_distance, v_unit
+    FROM places AS a
+    INNER JOIN places AS b ON b.id > a.id;
+    -- rounded once, halves up
+    RETURN CASE WHEN v_unit = 0 THEN 0 ELSE trim_scale(div(v_distance * 2e12 + v_unit, 2 * v_unit) * 1e-12) END;
 END
 $$;
 
@@ -3379,6 +3654,56 @@ p_right_ranks: Competition ranks of p_right.
 Returns: 0 … 1, computed exactly and rounded to 12 decimals; 0 where the union has fewer than two ids.
 
 Errors: KBARB.';
+
+-- Name: list_kb_ann_indexes_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_ann_indexes_v1(p_org_id bigint) RETURNS TABLE(space_id bigint, index_name text, state text, identity text, definition text, bytes bigint)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT
+        split_part(c.relname, '_', 4)::bigint,
+        c.relname::text,
+        CASE
+            WHEN p.pid IS NOT NULL THEN 'building'
+            WHEN NOT (i.indisvalid AND i.indisready) THEN 'invalid'
+            WHEN
+                m.amname <> 'hnsw'
+                OR pg_get_expr(i.indpred, i.indrelid) <> format('((org_id = %s) AND (space_id = %s))', p_org_id, split_part(c.relname, '_', 4))
+                OR d.definition !~ ' USING hnsw \(\(\(embedding\)::[^()]*\(\d+\)\) [^() ]*vector_cosine_ops\)'
+                THEN 'foreign'
+            ELSE 'ready'
+        END,
+        left(encode(sha256(convert_to(concat_ws(' ', c.relname, d.definition, obj_description(c.oid, 'pg_class'), c.relfilenode), 'UTF8')), 'hex'), 16),
+        d.definition,
+        pg_relation_size(c.oid)
+    FROM pg_class AS c
+    INNER JOIN pg_index AS i ON i.indexrelid = c.oid
+    INNER JOIN pg_am AS m ON m.oid = c.relam
+    LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid
+    CROSS JOIN LATERAL (SELECT pg_get_indexdef(c.oid) AS definition OFFSET 0) AS d
+    WHERE i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
+    ORDER BY 1;
+END
+$_$;
+
+-- Name: FUNCTION list_kb_ann_indexes_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_ann_indexes_v1(p_org_id bigint) IS 'The indexes for approximate search of an organisation, which need not exist any more.
+
+Arguments:
+p_org_id: The organisation.
+
+Columns:
+space_id: The embedding space whose vectors it has, in ascending order.
+index_name: Its name, in the schema of the tables.
+state: ready; building; invalid (a build that was broken off); foreign (of that name, and not what create_kb_ann_index_v1 makes).
+identity: 16 hexadecimal digits, others once it is built again. Cursors carry it.
+definition: As pg_get_indexdef has it.
+bytes: Its size.';
 
 -- Name: list_kb_candidates_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3446,9 +3771,13 @@ CREATE TABLE kbsearch.organizations (
     snapshot_limit integer DEFAULT 200 NOT NULL,
     arbitration_log text DEFAULT 'off'::text NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retrieval text DEFAULT 'exact'::text NOT NULL,
+    ann_window integer DEFAULT 200 NOT NULL,
+    CONSTRAINT organizations_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
     CONSTRAINT organizations_arbitration_log_check CHECK ((arbitration_log = ANY (ARRAY['off'::text, 'hash'::text, 'text'::text]))),
     CONSTRAINT organizations_name_check CHECK ((name <> ''::text)),
     CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000))),
+    CONSTRAINT organizations_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text]))),
     CONSTRAINT organizations_snapshot_limit_check CHECK (((snapshot_limit >= 1) AND (snapshot_limit <= 100000)))
 );
 
@@ -3491,6 +3820,14 @@ COMMENT ON COLUMN kbsearch.organizations.arbitration_log IS 'What is kept of arb
 -- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
+
+-- Name: COLUMN organizations.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.retrieval IS 'exact: all chunks are compared; ann: the windows of both legs, found by an index of create_kb_ann_index_v1; auto: ann where there is such an index and more than 20,000 searchable chunks.';
+
+-- Name: COLUMN organizations.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.ann_window IS 'Articles in a leg''s window, 1 … 1000.';
 
 -- Name: list_kb_entries_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3639,7 +3976,8 @@ BEGIN
         p_language, false
     );
     v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
-    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', v_plan.verdict, 'manifest', v_plan.manifest);
+    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', v_plan.verdict, 'manifest', v_plan.manifest,
+        'retrieval', kbsearch.describe_kb_retrieval_v1(v_plan, NULL, true));
     lexemes := v_plan.lexemes;
     RETURN NEXT;
     RETURN QUERY
@@ -3705,6 +4043,12 @@ BEGIN
         SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, r.decision, r.manifest
         FROM kbsearch.rank_kb_arbitrated_v1(p_plan, p_embedding, p_limit, p_offset) AS r
         WHERE r.article_id IS NOT NULL;
+        RETURN;
+    END IF;
+    IF p_plan.window_articles IS NOT NULL THEN
+        RETURN QUERY
+        SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, NULL::text, NULL::jsonb
+        FROM kbsearch.rank_kb_window_v1(p_plan, p_limit, p_offset, p_after_score, p_after_article_id) AS r;
         RETURN;
     END IF;
     RETURN QUERY
@@ -4044,40 +4388,68 @@ Returns: id of the row.
 
 Errors: KBORG, KBARB (there is no log; the manifest was changed; the text is another search''s).';
 
--- Name: measure_kb_disagreement_v1(bigint[], bigint[], double precision, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: measure_kb_recall_v1(bigint, text, ext.vector, bigint, text, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.measure_kb_disagreement_v1(p_left bigint[], p_right bigint[], p_penalty double precision, p_left_ranks bigint[], p_right_ranks bigint[]) RETURNS numeric
-    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+CREATE FUNCTION kbsearch.measure_kb_recall_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_limit bigint DEFAULT 10, p_profile text DEFAULT NULL::text, p_window integer DEFAULT NULL::integer) RETURNS TABLE(mode text, reason text, wanted bigint, found bigint, in_order bigint, certain bigint, settled bigint)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET extra_float_digits TO '1'
+    SET enable_seqscan TO 'off'
     AS $$
+#variable_conflict use_column
 DECLARE
-    v_left bigint[];
-    v_right bigint[];
-    v_distance numeric;
-    v_unit numeric;
+    v_plan kbsearch.kb_search_plan;
+    v_exact kbsearch.kb_search_plan;
+    v_said jsonb;
 BEGIN
-    -- the places of both lists' ids in each list
-    SELECT
-        array_agg(CASE WHEN u.n <= cardinality(p_left) THEN coalesce(p_left_ranks[u.n], u.n) ELSE 1001 END ORDER BY u.n),
-        array_agg(coalesce(p_right_ranks[array_position(p_right, u.id)], array_position(p_right, u.id), 1001) ORDER BY u.n)
-    INTO v_left, v_right
-    FROM unnest(p_left || p_right) WITH ORDINALITY AS u (id, n)
-    WHERE u.n <= cardinality(p_left) OR array_position(p_left, u.id) IS NULL;
-    SELECT
-        count(*) FILTER (WHERE (v_left[a.n] < v_left[b.n] AND v_right[a.n] > v_right[b.n]) OR (v_left[a.n] > v_left[b.n] AND v_right[a.n] < v_right[b.n]))
-        + p_penalty::numeric * count(*) FILTER (WHERE (v_left[a.n] = v_left[b.n]) <> (v_right[a.n] = v_right[b.n])),
-        count(*)
-    INTO v_distance, v_unit
-    FROM generate_series(1, cardinality(v_left)) AS a (n)
-    CROSS JOIN LATERAL generate_series(a.n + 1, cardinality(v_left)) AS b (n);
-    -- rounded once, halves up
-    RETURN CASE WHEN v_unit = 0 THEN 0 ELSE trim_scale(div(v_distance * 2e12 + v_unit, 2 * v_unit) * 1e-12) END;
+    v_plan := kbsearch.prepare_kb_search_v1(p_org_id, p_query_text, p_query_embedding, p_limit, 0, NULL, NULL, '{}', NULL, NULL, p_profile, NULL, false, NULL, false);
+    v_exact := v_plan;
+    IF v_plan.window_tag IS NOT NULL THEN
+        v_exact.allowed := v_plan.filtered;
+        v_exact.window_articles := NULL;
+        v_exact.window_tag := NULL;
+    END IF;
+    IF v_plan.window_tag IS NULL OR p_window IS NOT NULL THEN
+        v_plan := kbsearch.window_kb_search_v1(
+            v_exact, p_query_embedding, 'ann', coalesce(p_window, (SELECT o.ann_window FROM kbsearch.organizations AS o WHERE o.id = p_org_id)), NULL
+        );
+    END IF;
+    v_said := kbsearch.describe_kb_retrieval_v1(v_plan, NULL, false);
+    mode := v_said ->> 'mode';
+    reason := v_said ->> 'reason';
+    certain := (v_said ->> 'certain')::bigint;
+    settled := (v_said ->> 'settled')::bigint;
+    SELECT count(*), count(w.article_id), count(*) FILTER (WHERE w.place = e.place) INTO wanted, found, in_order
+    FROM kbsearch.rank_kb_articles_v1(v_exact, p_query_embedding, p_limit, 0, NULL, NULL) AS e
+    LEFT JOIN kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, p_limit, 0, NULL, NULL) AS w ON w.article_id = e.article_id;
+    RETURN NEXT;
 END
 $$;
 
--- Name: FUNCTION measure_kb_disagreement_v1(p_left bigint[], p_right bigint[], p_penalty double precision, p_left_ranks bigint[], p_right_ranks bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION measure_kb_recall_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_profile text, p_window integer); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.measure_kb_disagreement_v1(p_left bigint[], p_right bigint[], p_penalty double precision, p_left_ranks bigint[], p_right_ranks bigint[]) IS 'What kendall_tau_top_k_v1 returns, of arguments that it has checked.';
+COMMENT ON FUNCTION kbsearch.measure_kb_recall_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_profile text, p_window integer) IS 'One search twice, exactly and through windows: how much of the exact ranking''s beginning the other has. The organisation needs an index of create_kb_ann_index_v1; what its searches use does not matter. Writes nothing.
+
+Arguments:
+p_org_id: The organisation.
+p_query_text: The question.
+p_query_embedding: Its vector.
+p_limit: How many of the first places count, 0 … 1000.
+p_profile: Ranking profile, name@version. NULL: the one that the organisation pins.
+p_window: Articles in a leg''s window, 1 … 1000. NULL: those of the organisation''s searches.
+
+Columns:
+mode: ann, or exact where there were no windows.
+reason: Why it was exact, as search_kb_hybrid_page_v1 has it.
+wanted: Articles in the first p_limit places of the exact ranking.
+found: How many of these the windowed ranking has in its first p_limit places: divided by wanted the recall.
+in_order: How many of these stand in the same place.
+certain: Places of the windowed ranking that are certainly the exact one''s; NULL where it was exact.
+settled: Those that are if the index''s window has the nearest vectors; NULL where it was exact.
+
+Errors: KBORG, KBLIM, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBANN.';
 
 -- Name: merge_kb_entries_v1(bigint, text[], text[], bigint[], smallint[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4274,7 +4646,7 @@ snapshot: Pass as p_snapshot to fetch_kb_page_v1.
 total: Number of articles in the ranking.
 expires_at: Until when it can be read.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC; KBSNP in a read-only transaction or on a replica.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC; KBSNP in a read-only transaction or on a replica.';
 
 -- Name: parse_kb_query_v1(text, regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4479,15 +4851,19 @@ DECLARE
     v_parts text[];
     v_required bigint[];
     v_excluded bigint[];
+    v_retrieval text;
+    v_window integer;
 BEGIN
     -- organisation
     SELECT
         o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
-        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota, p.policy
+        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota, p.policy,
+        coalesce(p.retrieval, o.retrieval), coalesce(p.ann_window, o.ann_window)
     INTO
         v_plan.org_id, v_plan.configurations, v_plan.tags, v_plan.chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
-        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota, v_policy
+        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota, v_policy,
+        v_retrieval, v_window
     FROM kbsearch.organizations AS o
     CROSS JOIN LATERAL (
         SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
@@ -4653,13 +5029,14 @@ BEGIN
         v_reason := CASE
             WHEN
                 v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
+                OR v_parts[4] !~ '^[0-9a-f]{32}(/[1-9][0-9]{0,3}/([0-9a-f]{16}|-))?$'
                 OR v_parts[5] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[6] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
                 OR v_parts[7] !~ '^[v-][k-](:[a-z_]{1,40}:[01](\.[0-9]{1,6})?:[0-9a-f]{64})?$' OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
             WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
             WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
-            WHEN v_parts[4] <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
+            WHEN split_part(v_parts[4], '/', 1) <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
             WHEN (v_plan.fusion = 'arbitrate') <> (v_parts[7] LIKE '%:%') THEN 'damaged'
             WHEN p_offset <> 0 THEN 'given together with an offset'
         END;
@@ -4726,8 +5103,11 @@ BEGIN
 
     v_plan.vector_unit := CASE WHEN v_plan.uses_keyword THEN v_plan.vector_weight ELSE 1 END * 1000;
     v_plan.keyword_unit := CASE WHEN v_plan.uses_vector THEN v_plan.keyword_weight ELSE 1 END * 1e9 / v_plan.keyword_bound;
+    IF v_retrieval <> 'exact' OR v_parts[4] LIKE '%/%' THEN
+        v_plan := kbsearch.window_kb_search_v1(v_plan, p_query_embedding, v_retrieval, v_window, substr(v_parts[4], 33));
+    END IF;
     v_plan.cursor_prefix := concat_ws(
-        ' ', '1', p_org_id, v_plan.profile, v_digest,
+        ' ', '1', p_org_id, v_plan.profile, concat(v_digest, v_plan.window_tag),
         (
             SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
             FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
@@ -4750,7 +5130,7 @@ $_$;
 
 -- Name: FUNCTION prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';
 
 -- Name: rank_biased_overlap_v1(bigint[], bigint[], numeric); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4863,20 +5243,12 @@ DECLARE
     v_top_k CONSTANT bigint := v_policy ->> 'top_k';
     v_some CONSTANT bigint := 4 * v_top_k + 40;
     v_page_has_them CONSTANT boolean := v_kind_quota IS NULL AND p_offset = 0 AND (p_limit IS NULL OR p_limit >= v_top_k);
-    -- how most decisions have chunks scored: so they are before it is known
-    v_fused CONSTANT jsonb := v_policy || coalesce(v_policy -> 'class_rules' -> v_query_class, '{}');
-    v_fused_vector_unit CONSTANT double precision := (v_fused ->> 'vector_weight')::double precision * 1000;
-    v_fused_keyword_unit CONSTANT double precision := (v_fused ->> 'keyword_weight')::double precision * 1e9 / p_plan.keyword_bound;
-    -- the articles up to the end of the page, and the chunks that they are looked for among
-    v_wanted CONSTANT bigint := p_limit + p_offset;
-    v_first CONSTANT bigint := CASE WHEN v_kind_quota IS NULL AND v_wanted <= 250 THEN 4 * v_wanted + 40 ELSE 0 END;
 BEGIN
     RETURN QUERY
     WITH chunks AS MATERIALIZED (
-        SELECT f.article_id, f.chunk_id, f.score, f.similarity, f.raw
+        SELECT f.article_id, f.chunk_id, f.similarity, f.raw
         FROM kbsearch.fuse_kb_weighted_v1(
-            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense,
-            v_fused_vector_unit, v_fused_keyword_unit
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense, 1, 1
         ) AS f
     ),
     vector_some AS MATERIALIZED (
@@ -4885,7 +5257,7 @@ BEGIN
         LIMIT v_some
     ),
     vector_enough AS MATERIALIZED (
-        SELECT count(*) < v_some OR count(DISTINCT s.article_id) >= v_top_k AS enough
+        SELECT count(*) < v_some OR count(DISTINCT s.article_id) FILTER (WHERE s.score > (SELECT min(m.score) FROM vector_some AS m)) >= v_top_k AS enough
         FROM vector_some AS s
     ),
     vector_best AS MATERIALIZED (
@@ -4907,7 +5279,7 @@ BEGIN
         LIMIT v_some
     ),
     keyword_enough AS MATERIALIZED (
-        SELECT count(*) < v_some OR count(DISTINCT s.article_id) >= v_top_k AS enough
+        SELECT count(*) < v_some OR count(DISTINCT s.article_id) FILTER (WHERE s.score > (SELECT min(m.score) FROM keyword_some AS m)) >= v_top_k AS enough
         FROM keyword_some AS s
     ),
     keyword_best AS MATERIALIZED (
@@ -4940,21 +5312,18 @@ BEGIN
             FROM keyword_best AS b
         ) AS k
     ),
-    -- what a chunk's similarity and keyword score count, as apply_kb_decision_v1 has it; NULL: the leg is not used
     decided AS MATERIALIZED (
         SELECT
             d.decision,
             u.uses_vector,
             u.uses_keyword,
-            u.uses_vector AND u.uses_keyword AND d.decision ->> 'vector_weight' = v_fused ->> 'vector_weight' AS as_fused,
-            CASE WHEN u.uses_vector THEN CASE WHEN u.uses_keyword THEN (d.decision ->> 'vector_weight')::double precision ELSE 1 END * 1000 END AS vector_unit,
-            CASE WHEN u.uses_keyword THEN
-                CASE WHEN u.uses_vector THEN (d.decision ->> 'keyword_weight')::double precision ELSE 1 END * 1e9 / v_keyword_bound
-            END AS keyword_unit
+            -- the expressions of apply_kb_decision_v1
+            CASE WHEN u.uses_keyword THEN (d.decision ->> 'vector_weight')::double precision ELSE 1 END * 1000 AS vector_unit,
+            CASE WHEN u.uses_vector THEN (d.decision ->> 'keyword_weight')::double precision ELSE 1 END * 1e9 / v_keyword_bound AS keyword_unit
         FROM (
             SELECT CASE
                 WHEN l.vector_ids IS NOT NULL OR l.keyword_ids IS NOT NULL
-                    THEN kbsearch.decide_kb_rankings_v1(
+                    THEN kbsearch.arbitrate_kb_rankings_v1(
                         v_policy, v_query_class, l.vector_ids, l.vector_ranks, l.keyword_ids, l.keyword_ranks, l.peak, v_exploratory
                     )
             END AS decision
@@ -4965,54 +5334,27 @@ BEGIN
             SELECT (d.decision ->> 'vector_weight')::numeric > 0 AS uses_vector, (d.decision ->> 'keyword_weight')::numeric > 0 AS uses_keyword
         ) AS u
     ),
-    -- the decision is looked up: joined with every chunk it costs 1 ms in 10,000
-    scored AS NOT MATERIALIZED (
-        SELECT
-            c.article_id,
-            c.chunk_id,
-            CASE
-                WHEN (SELECT d.as_fused FROM decided AS d) THEN c.score
-                -- the expressions of fuse_kb_weighted_v1
-                ELSE
-                    coalesce(round(greatest(0, c.similarity) * (SELECT d.vector_unit FROM decided AS d))::bigint, 0)
-                    + coalesce(round(c.raw * (SELECT d.keyword_unit FROM decided AS d))::bigint, 0)
-            END AS score,
-            c.similarity,
-            c.raw
-        FROM chunks AS c
-        WHERE
-            (c.similarity IS NOT NULL AND (SELECT d.uses_vector FROM decided AS d))
-            OR (c.raw IS NOT NULL AND (SELECT d.uses_keyword FROM decided AS d))
-    ),
-    first AS MATERIALIZED (
-        SELECT s.article_id, s.chunk_id, s.score, s.similarity, s.raw
-        FROM scored AS s
-        WHERE v_first > 0 AND (v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score)
-        ORDER BY score DESC, article_id ASC, chunk_id ASC
-        LIMIT v_first
-    ),
-    first_enough AS MATERIALIZED (
-        SELECT
-            v_first > 0
-            AND (count(*) < v_first OR count(DISTINCT f.article_id) FILTER (WHERE f.score > (SELECT min(m.score) FROM first AS m)) >= v_wanted) AS enough
-        FROM first AS f
-    ),
     candidates AS MATERIALIZED (
-        SELECT DISTINCT ON (b.article_id)
-            b.article_id,
-            b.chunk_id,
-            b.score,
-            CASE WHEN d.uses_vector THEN b.similarity END AS similarity,
-            CASE WHEN d.uses_keyword THEN b.raw END AS raw
+        SELECT s.article_id, s.chunk_id, s.score, s.similarity, s.raw
         FROM (
-            SELECT f.article_id, f.chunk_id, f.score, f.similarity, f.raw FROM first AS f
-            WHERE (SELECT e.enough FROM first_enough AS e)
-            UNION ALL
-            SELECT s.article_id, s.chunk_id, s.score, s.similarity, s.raw FROM scored AS s
-            WHERE NOT (SELECT e.enough FROM first_enough AS e) AND (v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score)
-        ) AS b
-        CROSS JOIN decided AS d
-        ORDER BY b.article_id ASC, b.score DESC, b.chunk_id ASC
+            SELECT DISTINCT ON (f.article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
+            FROM (
+                SELECT
+                    c.article_id, c.chunk_id,
+                    -- the expressions of fuse_kb_weighted_v1
+                    coalesce(round(greatest(0, u.similarity) * d.vector_unit)::bigint, 0) + coalesce(round(u.raw * d.keyword_unit)::bigint, 0) AS score,
+                    u.similarity,
+                    u.raw
+                FROM chunks AS c
+                CROSS JOIN decided AS d
+                CROSS JOIN LATERAL (
+                    SELECT CASE WHEN d.uses_vector THEN c.similarity END AS similarity, CASE WHEN d.uses_keyword THEN c.raw END AS raw
+                ) AS u
+                WHERE u.similarity IS NOT NULL OR u.raw IS NOT NULL
+            ) AS f
+            ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC
+        ) AS s
+        WHERE v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score
     ),
     cut AS (
         SELECT q.article_id
@@ -5024,13 +5366,9 @@ BEGIN
         WHERE q.place_in_kind > coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
     counted AS MATERIALIZED (
-        SELECT CASE
-            WHEN (SELECT e.enough FROM first_enough AS e) THEN (
-                SELECT count(DISTINCT s.article_id) FROM scored AS s
-                WHERE v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score
-            )
-            ELSE (SELECT count(*) FROM candidates AS c WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u))
-        END AS total
+        SELECT count(*) AS total
+        FROM candidates AS c
+        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
     ),
     page AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
@@ -5094,6 +5432,91 @@ $$;
 -- Name: FUNCTION rank_kb_arbitrated_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.rank_kb_arbitrated_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint) IS 'The articles of a search whose legs are arbitrated, as rank_kb_articles_v1 has them, with the decision (apply_kb_decision_v1) and the manifest (build_kb_manifest_v1; NULL where neither leg found anything). At least one row: where the page is empty, one without an article.';
+
+-- Name: rank_kb_window_v1(kbsearch.kb_search_plan, bigint, bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.rank_kb_window_v1(p_plan kbsearch.kb_search_plan, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) RETURNS TABLE(place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint)
+    LANGUAGE plpgsql STABLE ROWS 10 PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_org_id CONSTANT bigint := p_plan.org_id;
+    v_min_score CONSTANT double precision := p_plan.min_score;
+    v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
+BEGIN
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT u.article_id, u.chunk_id, u.score, u.similarity, u.raw, count(*) OVER (PARTITION BY u.score) - 1 AS tied_with
+        FROM unnest(p_plan.window_articles, p_plan.window_chunks, p_plan.window_scores, p_plan.window_similarities, p_plan.window_raws)
+            AS u (article_id, chunk_id, score, similarity, raw)
+        WHERE v_min_score IS NULL OR u.score / 1e9::double precision >= v_min_score
+    ),
+    kinds AS (
+        SELECT c.article_id, a.kind, row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
+        FROM candidates AS c
+        CROSS JOIN LATERAL (SELECT t.kind FROM kbsearch.kb_articles AS t WHERE t.org_id = v_org_id AND t.id = c.article_id OFFSET 0) AS a
+        WHERE v_kind_quota IS NOT NULL
+    ),
+    kept AS MATERIALIZED (
+        SELECT
+            c.article_id, c.chunk_id, c.score, c.similarity, c.raw, c.tied_with,
+            row_number() OVER (ORDER BY c.score DESC, c.article_id ASC) AS place, count(*) OVER () AS total
+        FROM candidates AS c
+        LEFT JOIN kinds AS k ON k.article_id = c.article_id
+        WHERE k.article_id IS NULL OR k.place_in_kind <= coalesce((v_kind_quota ->> k.kind)::bigint, (v_kind_quota ->> '*')::bigint, k.place_in_kind)
+    )
+    SELECT k.place, k.article_id, k.chunk_id, k.score, k.similarity, k.raw, k.tied_with, k.total
+    FROM kept AS k
+    WHERE p_after_score IS NULL OR k.score < p_after_score OR (k.score = p_after_score AND k.article_id > p_after_article_id)
+    ORDER BY score DESC, article_id ASC
+    LIMIT p_limit OFFSET p_offset;
+END
+$$;
+
+-- Name: FUNCTION rank_kb_window_v1(p_plan kbsearch.kb_search_plan, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.rank_kb_window_v1(p_plan kbsearch.kb_search_plan, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'What rank_kb_articles_v1 returns for a search whose plan has the candidates (window_articles and so on).';
+
+-- Name: read_kb_ann_index_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+DECLARE
+    v_extension text;
+    v_distance text;
+    v_row record;
+BEGIN
+    SELECT quote_ident(n.nspname) INTO v_extension
+    FROM pg_attribute AS a
+    INNER JOIN pg_type AS t ON t.oid = a.atttypid
+    INNER JOIN pg_namespace AS n ON n.oid = t.typnamespace
+    WHERE a.attrelid = 'kbsearch.kb_article_embeddings'::regclass AND a.attname = 'embedding';
+    v_distance := format('(e.embedding::%1$s.vector(%2$s) OPERATOR(%1$s.<=>) $1)', v_extension, kbsearch.count_kb_dimensions_v1(p_embedding));
+    article_ids := '{}';
+    FOR v_row IN EXECUTE format(
+        'SELECT e.article_id, round((1::float8 - %1$s) * 1000000::float8)::integer AS similarity FROM kbsearch.kb_article_embeddings AS e '
+        'WHERE e.org_id = %2$s AND e.space_id = %3$s AND e.searchable AND e.has_direction AND ($2 IS NULL OR e.article_id = ANY ($2)) ORDER BY %1$s',
+        v_distance, p_org_id, p_space_id
+    ) USING p_embedding, p_allowed LOOP
+        similarity := v_row.similarity;
+        IF v_row.article_id <> ALL (article_ids) THEN
+            article_ids := article_ids || v_row.article_id;
+            EXIT WHEN cardinality(article_ids) >= p_window;
+        END IF;
+    END LOOP;
+END
+$_$;
+
+-- Name: FUNCTION read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'The articles of the nearest chunks by the organisation''s index for approximate search, at most p_window different ones, in that order, and the cosine similarity of the last chunk read, in millionths. p_allowed: articles, NULL for all.';
 
 -- Name: reanalyze_kb_chunks_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5504,6 +5927,9 @@ CREATE TABLE kbsearch.kb_builtin_profiles (
     kind_quota jsonb,
     policy text,
     description text DEFAULT ''::text NOT NULL,
+    retrieval text,
+    ann_window integer,
+    CONSTRAINT kb_builtin_profiles_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
     CONSTRAINT kb_builtin_profiles_check CHECK (((fusion <> 'weighted'::text) OR ((vector_weight + keyword_weight) = (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
     CONSTRAINT kb_builtin_profiles_check2 CHECK (((fusion = 'arbitrate'::text) = (policy IS NOT NULL))),
@@ -5511,6 +5937,7 @@ CREATE TABLE kbsearch.kb_builtin_profiles (
     CONSTRAINT kb_builtin_profiles_keyword_weight_check CHECK (((keyword_weight >= (0)::double precision) AND (keyword_weight <= (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK (kbsearch.is_kb_quota_v1(kind_quota)),
     CONSTRAINT kb_builtin_profiles_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
+    CONSTRAINT kb_builtin_profiles_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text]))),
     CONSTRAINT kb_builtin_profiles_rrf_k_check CHECK (((rrf_k >= 1) AND (rrf_k <= 10000))),
     CONSTRAINT kb_builtin_profiles_scorer_check CHECK ((scorer = ANY (ARRAY['bm25'::text, 'term_count'::text]))),
     CONSTRAINT kb_builtin_profiles_vector_weight_check CHECK (((vector_weight >= (0)::double precision) AND (vector_weight <= (1)::double precision))),
@@ -5561,6 +5988,14 @@ COMMENT ON COLUMN kbsearch.kb_builtin_profiles.policy IS 'Arbitration policy, na
 
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.description IS 'For people.';
 
+-- Name: COLUMN kb_builtin_profiles.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.retrieval IS 'exact, ann or auto; NULL: as the organisation has it.';
+
+-- Name: COLUMN kb_builtin_profiles.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.ann_window IS 'Articles in a leg''s window, 1 … 1000; NULL: as the organisation has it.';
+
 -- Name: kb_ranking_profiles; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_ranking_profiles (
@@ -5576,6 +6011,8 @@ CREATE TABLE kbsearch.kb_ranking_profiles (
     policy text,
     description text DEFAULT ''::text CONSTRAINT kb_builtin_profiles_description_not_null NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retrieval text,
+    ann_window integer,
     CONSTRAINT kb_builtin_profiles_check CHECK (((fusion <> 'weighted'::text) OR ((vector_weight + keyword_weight) = (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
     CONSTRAINT kb_builtin_profiles_check2 CHECK (((fusion = 'arbitrate'::text) = (policy IS NOT NULL))),
@@ -5586,7 +6023,9 @@ CREATE TABLE kbsearch.kb_ranking_profiles (
     CONSTRAINT kb_builtin_profiles_rrf_k_check CHECK (((rrf_k >= 1) AND (rrf_k <= 10000))),
     CONSTRAINT kb_builtin_profiles_scorer_check CHECK ((scorer = ANY (ARRAY['bm25'::text, 'term_count'::text]))),
     CONSTRAINT kb_builtin_profiles_vector_weight_check CHECK (((vector_weight >= (0)::double precision) AND (vector_weight <= (1)::double precision))),
-    CONSTRAINT kb_builtin_profiles_version_check CHECK ((version >= 1))
+    CONSTRAINT kb_builtin_profiles_version_check CHECK ((version >= 1)),
+    CONSTRAINT kb_ranking_profiles_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
+    CONSTRAINT kb_ranking_profiles_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text])))
 );
 
 -- Name: TABLE kb_ranking_profiles; Type: COMMENT; Schema: kbsearch; Owner: -
@@ -5641,9 +6080,17 @@ COMMENT ON COLUMN kbsearch.kb_ranking_profiles.description IS 'For people.';
 
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.created_at IS 'When it was made.';
 
+-- Name: COLUMN kb_ranking_profiles.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.retrieval IS 'exact, ann or auto; NULL: as the organisation has it.';
+
+-- Name: COLUMN kb_ranking_profiles.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.ann_window IS 'Articles in a leg''s window, 1 … 1000; NULL: as the organisation has it.';
+
 -- Name: resolve_kb_profile_v1(bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) RETURNS TABLE(profile text, fusion text, scorer text, vector_weight double precision, keyword_weight double precision, rrf_k integer, kind_quota jsonb, policy text)
+CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) RETURNS TABLE(profile text, fusion text, scorer text, vector_weight double precision, keyword_weight double precision, rrf_k integer, kind_quota jsonb, policy text, retrieval text, ann_window integer)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT ((p.name || '@'::text) || p.version),
@@ -5653,7 +6100,9 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
      p.keyword_weight,
      p.rrf_k,
      p.kind_quota,
-     p.policy
+     p.policy,
+     p.retrieval,
+     p.ann_window
     FROM ( SELECT b.name,
              b.version,
              b.fusion,
@@ -5662,7 +6111,9 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
              b.keyword_weight,
              b.rrf_k,
              b.kind_quota,
-             b.policy
+             b.policy,
+             b.retrieval,
+             b.ann_window
             FROM kbsearch.kb_builtin_profiles b
          UNION ALL
           SELECT r.name,
@@ -5673,7 +6124,9 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
              r.keyword_weight,
              r.rrf_k,
              r.kind_quota,
-             r.policy
+             r.policy,
+             r.retrieval,
+             r.ann_window
             FROM kbsearch.kb_ranking_profiles r
            WHERE (r.org_id = resolve_kb_profile_v1.p_org_id)) p
    WHERE ((resolve_kb_profile_v1.p_profile ~ '^[a-z][a-z0-9_]{0,62}(@[1-9][0-9]{0,8})?$'::text) AND (p.name = split_part(resolve_kb_profile_v1.p_profile, '@'::text, 1)) AND ((p.version)::text = COALESCE(NULLIF(split_part(resolve_kb_profile_v1.p_profile, '@'::text, 2), ''::text), '1'::text)));
@@ -5774,7 +6227,8 @@ BEGIN
         'function_version', 1,
         'verdict', v_plan.verdict,
         'manifest', v_plan.manifest,
-        'legs', kbsearch.describe_kb_legs_v1(v_plan)
+        'legs', kbsearch.describe_kb_legs_v1(v_plan),
+        'retrieval', kbsearch.describe_kb_retrieval_v1(v_plan, v_total, v_last_place >= v_total)
     );
 END
 $$;
@@ -5821,8 +6275,16 @@ legs.keyword.languages: The text search configurations in which the question was
 legs.keyword.words: Lexemes of the question that the organisation''s articles have.
 legs.keyword.unknown_words: Lexemes of the question that they have not.
 legs.keyword.ignored: Phrases and exclusions of the question without a word in them, which were not applied.
+retrieval.mode: exact: all chunks were compared; ann: the articles in the windows of both legs.
+retrieval.reason: Why a search that might be approximate was exact: few_chunks (auto), few_allowed (the filters leave so few articles that all of those were compared), no_index or index_invalid (auto), window_not_filled (the index gave too few articles), arbitrated, cursor (the page before was); else null.
+retrieval.window: Articles in a leg''s window; null where the mode is exact.
+retrieval.index: Identity of the approximate index; null where none was used.
+retrieval.reachable: Articles that pages of this search can reach, as total.
+retrieval.certain: How many of the first places are the exact ranking''s, whatever vectors the index missed.
+retrieval.settled: How many are if the index''s window has the nearest vectors.
+retrieval.window_exhausted: Whether the pages end here and the exact ranking goes on.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';
 
 -- Name: search_kb_hybrid_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5895,7 +6357,7 @@ tied_with: Number of other candidates of equal score, those on other pages or cu
 settled_by_identity: Whether there are such, so that the article''s id alone decided its place among them.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
 
 -- Name: select_kb_articles_v1(bigint, text[], jsonb, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -6173,6 +6635,84 @@ Returns: the article''s id.
 
 Errors: KBORG, KBART, KBLNG, KBCHK, KBSPC, KBDIM, KBVEC.';
 
+-- Name: walk_kb_ann_1000_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET "hnsw.ef_search" TO '1000'
+    SET "hnsw.iterative_scan" TO 'strict_order'
+    SET "hnsw.max_scan_tuples" TO '20000'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET enable_incremental_sort TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+BEGIN
+    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
+END
+$$;
+
+-- Name: FUNCTION walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 for windows of at most 1000 articles: hnsw.ef_search is 1000, the scan goes on in strict order, for at most 20,000 vectors.';
+
+-- Name: walk_kb_ann_200_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET "hnsw.ef_search" TO '200'
+    SET "hnsw.iterative_scan" TO 'strict_order'
+    SET "hnsw.max_scan_tuples" TO '20000'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET enable_incremental_sort TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+BEGIN
+    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
+END
+$$;
+
+-- Name: FUNCTION walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 for windows of at most 200 articles: hnsw.ef_search is 200, the scan goes on in strict order, for at most 20,000 vectors.';
+
+-- Name: walk_kb_ann_400_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET "hnsw.ef_search" TO '400'
+    SET "hnsw.iterative_scan" TO 'strict_order'
+    SET "hnsw.max_scan_tuples" TO '20000'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET enable_incremental_sort TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+BEGIN
+    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
+END
+$$;
+
+-- Name: FUNCTION walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 for windows of at most 400 articles: hnsw.ef_search is 400, the scan goes on in strict order, for at most 20,000 vectors.';
+
 -- Name: weigh_kb_terms_v1(text[], bigint[], text[], integer[], bigint[], bigint[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigint[], p_forms text[], p_corpora integer[], p_document_frequencies bigint[], p_chunk_counts bigint[], p_counts_terms boolean) RETURNS TABLE(lexeme text, document_frequency bigint, weight double precision)
@@ -6206,6 +6746,287 @@ END;
 -- Name: FUNCTION weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigint[], p_forms text[], p_corpora integer[], p_document_frequencies bigint[], p_chunk_counts bigint[], p_counts_terms boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigint[], p_forms text[], p_corpora integer[], p_document_frequencies bigint[], p_chunk_counts bigint[], p_counts_terms boolean) IS 'The words of a question that chunks have, and the weight of each: its share, in 10^-12 and rounded down, of all that the question''s words weigh in their language; a word weighs the number of times that the question says it times its idf, or 1 (p_counts_terms). Arrays run parallel, one element a lexeme: p_forms the folded words it stands for, between spaces, p_corpora the place of its language in p_chunk_counts.';
+
+-- Name: window_kb_search_v1(kbsearch.kb_search_plan, ext.vector, text, integer, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.window_kb_search_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_retrieval text, p_window integer, p_tag text) RETURNS kbsearch.kb_search_plan
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
+    SET enable_nestloop TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_memoize TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+DECLARE
+    v_plan kbsearch.kb_search_plan := p_plan;
+    -- variables are read faster than fields, and some are read for every row
+    v_org_id CONSTANT bigint := p_plan.org_id;
+    v_space_id CONSTANT bigint := p_plan.space_id;
+    v_known_lexemes CONSTANT text[] := p_plan.known_lexemes;
+    v_term_weights CONSTANT double precision[] := p_plan.term_weights;
+    v_counts_terms CONSTANT boolean := p_plan.counts_terms;
+    v_allowed CONSTANT bigint[] := p_plan.allowed;
+    v_uses_vector CONSTANT boolean := p_plan.uses_vector;
+    v_uses_keyword CONSTANT boolean := p_plan.uses_keyword;
+    v_vector_unit CONSTANT double precision := p_plan.vector_unit;
+    v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
+    v_rrf_k CONSTANT integer := p_plan.rrf_k;
+    v_tagged CONSTANT boolean := coalesce(p_tag LIKE '/%', false);
+    v_window CONSTANT integer := CASE WHEN p_tag LIKE '/%' THEN split_part(p_tag, '/', 2)::integer ELSE p_window END;
+    v_reason text;
+    v_index record;
+    v_identity text := '-';
+    v_near bigint[] := '{}';
+    v_last_similarity integer;
+    v_given bigint[];
+    v_depth bigint;
+    v_match_total bigint;
+    v_found bigint;
+    v_last_raw double precision;
+    v_article_ids bigint[];
+    v_chunk_ids bigint[];
+    v_similarities integer[];
+    v_raws double precision[];
+    v_certain bigint := -1;
+    v_settled bigint := -1;
+BEGIN
+    v_plan.filtered := v_allowed;
+    IF p_plan.fusion = 'arbitrate' THEN
+        v_reason := 'arbitrated';
+    ELSIF p_tag IS NULL AND p_retrieval = 'auto' AND p_plan.chunk_total <= 20000 THEN
+        v_reason := 'few_chunks';
+    ELSIF cardinality(v_allowed) <= v_window OR cardinality(v_allowed)::double precision ^ 2 <= 4::double precision * v_window * p_plan.chunk_total THEN
+        -- comparing these costs less than an index whose neighbours are mostly others
+        v_reason := 'few_allowed';
+        v_given := v_allowed;
+    ELSIF p_tag = '' THEN
+        v_reason := 'cursor';
+    ELSIF v_uses_vector OR p_retrieval = 'auto' THEN
+        SELECT f.is_ready, f.identity INTO v_index FROM kbsearch.find_kb_ann_index_v1(v_org_id, v_space_id) AS f;
+        IF v_tagged AND v_uses_vector AND (v_index.is_ready IS NOT TRUE OR v_index.identity <> split_part(p_tag, '/', 3)) THEN
+            RAISE EXCEPTION 'the cursor is of another approximate index'
+                USING ERRCODE = 'KBCUR', DETAIL = jsonb_build_object('reason', 'of another approximate index')::text,
+                    HINT = 'The index was built again or dropped, and what it finds may be something else: start again without the cursor.';
+        END IF;
+        v_reason := CASE WHEN v_index.is_ready IS NULL THEN 'no_index' WHEN NOT v_index.is_ready THEN 'index_invalid' END;
+        IF v_reason IS NOT NULL AND v_uses_vector AND p_retrieval = 'ann' THEN
+            RAISE EXCEPTION 'organisation % has % for approximate search in embedding space %',
+                v_org_id, CASE v_reason WHEN 'no_index' THEN 'no index' ELSE 'an index that is not finished' END, v_space_id
+                USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('org_id', v_org_id, 'space_id', v_space_id, 'reason', v_reason)::text,
+                    HINT = 'Build it: kbsearch ann create, or create_kb_ann_index_v1. With retrieval auto such searches are exact.';
+        END IF;
+        IF v_reason IS NULL AND v_uses_vector THEN
+            IF v_window <= 200 THEN
+                SELECT w.article_ids, w.similarity INTO v_near, v_last_similarity FROM kbsearch.walk_kb_ann_200_v1(v_org_id, v_space_id, p_embedding, v_allowed, v_window) AS w;
+            ELSIF v_window <= 400 THEN
+                SELECT w.article_ids, w.similarity INTO v_near, v_last_similarity FROM kbsearch.walk_kb_ann_400_v1(v_org_id, v_space_id, p_embedding, v_allowed, v_window) AS w;
+            ELSE
+                SELECT w.article_ids, w.similarity INTO v_near, v_last_similarity FROM kbsearch.walk_kb_ann_1000_v1(v_org_id, v_space_id, p_embedding, v_allowed, v_window) AS w;
+            END IF;
+            IF cardinality(v_near) < v_window THEN
+                v_reason := 'window_not_filled';
+            END IF;
+            v_identity := v_index.identity;
+        END IF;
+    END IF;
+    v_plan.retrieval := jsonb_build_object('mode', CASE WHEN v_reason IS NULL THEN 'ann' ELSE 'exact' END, 'reason', v_reason);
+    IF v_reason IS NOT NULL AND v_given IS NULL THEN
+        RETURN v_plan;
+    END IF;
+
+    -- the keyword leg's window, and every chunk of the articles of both
+    v_depth := CASE WHEN v_uses_keyword AND v_given IS NULL THEN 4 * v_window ELSE 0 END;
+    LOOP
+        WITH keyword AS MATERIALIZED (
+            SELECT m.chunk_id, m.raw
+            FROM kbsearch.match_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms) AS m
+            WHERE v_uses_keyword
+        ),
+        placed AS MATERIALIZED (
+            SELECT a.article_id, t.chunk_id, t.raw
+            FROM (SELECT k.chunk_id, k.raw FROM keyword AS k ORDER BY raw DESC, chunk_id ASC LIMIT v_depth) AS t
+            CROSS JOIN LATERAL (SELECT h.article_id FROM kbsearch.kb_article_chunks AS h WHERE h.org_id = v_org_id AND h.id = t.chunk_id OFFSET 0) AS a
+            WHERE v_allowed IS NULL OR a.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
+        ),
+        ranked AS MATERIALIZED (
+            SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
+            FROM (
+                SELECT DISTINCT ON (p.article_id) p.article_id, p.raw, p.chunk_id
+                FROM placed AS p
+                ORDER BY p.article_id ASC, p.raw DESC, p.chunk_id ASC
+            ) AS f
+        ),
+        members AS MATERIALIZED (
+            SELECT u.id AS article_id FROM unnest(coalesce(v_given, v_near)) AS u (id)
+            UNION
+            SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window
+        ),
+        near AS MATERIALIZED (
+            SELECT e.chunk_id, e.similarity
+            FROM members AS m
+            CROSS JOIN LATERAL kbsearch.compare_kb_article_v1(v_org_id, v_space_id, p_embedding, m.article_id) AS e
+            WHERE v_uses_vector
+        ),
+        chunks AS MATERIALIZED (
+            SELECT m.article_id, h.chunk_id
+            FROM members AS m
+            CROSS JOIN LATERAL (
+                SELECT c.id AS chunk_id
+                FROM kbsearch.kb_article_chunks AS c
+                WHERE c.org_id = v_org_id AND c.article_id = m.article_id AND c.searchable
+                OFFSET 0
+            ) AS h
+        ),
+        scored AS (
+            SELECT c.article_id, c.chunk_id, n.similarity, k.raw
+            FROM chunks AS c
+            LEFT JOIN near AS n ON n.chunk_id = c.chunk_id
+            LEFT JOIN keyword AS k ON k.chunk_id = c.chunk_id
+            WHERE n.similarity IS NOT NULL OR k.raw IS NOT NULL
+        )
+        SELECT
+            array_agg(s.article_id), array_agg(s.chunk_id), array_agg(s.similarity), array_agg(s.raw),
+            (SELECT count(*) FROM keyword AS k), (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window)
+        INTO v_article_ids, v_chunk_ids, v_similarities, v_raws, v_match_total, v_found, v_last_raw
+        FROM scored AS s;
+        EXIT WHEN v_found >= v_window OR v_match_total <= v_depth OR v_depth = 0;
+        v_depth := 16 * v_depth;
+    END LOOP;
+    IF v_found < v_window OR (v_found = v_window AND v_match_total <= v_depth) THEN
+        v_last_raw := NULL;  -- nothing was cut
+    END IF;
+
+    -- fused and collapsed: the same expressions as in the fusions
+    IF p_plan.fusion <> 'rrf' THEN
+        SELECT
+            array_agg(b.article_id), array_agg(b.chunk_id), array_agg(b.score), array_agg(b.similarity), array_agg(b.raw)
+        INTO v_plan.window_articles, v_plan.window_chunks, v_plan.window_scores, v_plan.window_similarities, v_plan.window_raws
+        FROM (
+            SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
+            FROM (
+                SELECT DISTINCT ON (f.article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
+                FROM (
+                    SELECT
+                        u.article_id, u.chunk_id, u.similarity, u.raw,
+                        coalesce(round(greatest(0, u.similarity) * v_vector_unit)::bigint, 0) + coalesce(round(u.raw * v_keyword_unit)::bigint, 0) AS score
+                    FROM unnest(v_article_ids, v_chunk_ids, v_similarities, v_raws) AS u (article_id, chunk_id, similarity, raw)
+                ) AS f
+                ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC
+            ) AS c
+            ORDER BY score DESC, article_id ASC
+        ) AS b;
+        IF v_given IS NULL AND (v_uses_vector OR v_last_raw IS NOT NULL) THEN
+            v_certain := coalesce(round(v_last_raw * v_keyword_unit)::bigint, 0);
+            v_settled := v_certain + CASE WHEN v_uses_vector THEN round(greatest(0, v_last_similarity) * v_vector_unit)::bigint ELSE 0 END;
+            v_certain := v_certain + CASE WHEN v_uses_vector THEN round(1000000 * v_vector_unit)::bigint ELSE 0 END;
+        END IF;
+    ELSE
+        WITH chunks AS (
+            SELECT u.article_id, u.chunk_id, u.similarity, u.raw
+            FROM unnest(v_article_ids, v_chunk_ids, v_similarities, v_raws) AS u (article_id, chunk_id, similarity, raw)
+        ),
+        vector_leg AS (
+            SELECT b.article_id, b.chunk_id, b.similarity, rank() OVER (ORDER BY greatest(0, b.similarity) DESC) AS leg_rank
+            FROM (
+                SELECT DISTINCT ON (c.article_id) c.article_id, c.chunk_id, c.similarity
+                FROM chunks AS c
+                WHERE c.similarity IS NOT NULL
+                ORDER BY c.article_id ASC, greatest(0, c.similarity) DESC, c.chunk_id ASC
+            ) AS b
+        ),
+        keyword_leg AS (
+            SELECT b.article_id, b.chunk_id, b.raw, b.score, rank() OVER (ORDER BY b.score DESC) AS leg_rank
+            FROM (
+                SELECT DISTINCT ON (c.article_id) c.article_id, c.chunk_id, c.raw, c.score
+                FROM (
+                    SELECT r.article_id, r.chunk_id, r.raw, round(r.raw * (1e9::double precision / p_plan.keyword_bound))::bigint AS score
+                    FROM chunks AS r
+                    WHERE r.raw IS NOT NULL
+                ) AS c
+                ORDER BY c.article_id ASC, c.score DESC, c.chunk_id ASC
+            ) AS b
+        ),
+        parts AS (
+            SELECT
+                coalesce(v.article_id, k.article_id) AS article_id, v.chunk_id AS vector_chunk_id, k.chunk_id AS keyword_chunk_id, v.similarity, k.raw,
+                kbsearch.rrf_part_v1(p_plan.vector_weight, v_rrf_k, v.leg_rank) AS vector_part,
+                kbsearch.rrf_part_v1(p_plan.keyword_weight, v_rrf_k, k.leg_rank) AS keyword_part
+            FROM vector_leg AS v
+            FULL JOIN keyword_leg AS k ON k.article_id = v.article_id
+        ),
+        fused AS (
+            SELECT
+                p.article_id,
+                CASE
+                    WHEN p.vector_part > p.keyword_part THEN p.vector_chunk_id
+                    WHEN p.vector_part < p.keyword_part THEN p.keyword_chunk_id
+                    ELSE least(p.vector_chunk_id, p.keyword_chunk_id)
+                END AS chunk_id,
+                p.vector_part + p.keyword_part AS score,
+                p.similarity,
+                p.raw,
+                -- what articles outside of the windows cannot lower: a rank within a window
+                CASE WHEN p.similarity >= v_last_similarity OR NOT v_uses_vector OR v_given IS NOT NULL THEN p.vector_part ELSE 0 END
+                + CASE WHEN p.raw >= v_last_raw OR v_last_raw IS NULL THEN p.keyword_part ELSE 0 END AS least_score
+            FROM parts AS p
+        ),
+        unsettled AS (
+            SELECT max(f.score) AS score
+            FROM (
+                SELECT
+                    d.score, d.least_score, d.article_id, lead(d.score) OVER (ORDER BY d.score DESC, d.article_id ASC) AS next_score,
+                    lead(d.article_id) OVER (ORDER BY d.score DESC, d.article_id ASC) AS next_id
+                FROM fused AS d
+            ) AS f
+            WHERE
+                v_given IS NULL AND (
+                    f.least_score < f.next_score OR (f.least_score = f.next_score AND f.article_id > f.next_id)
+                    OR f.least_score <= (
+                        -- one outside may tie with the last of a window
+                        SELECT
+                            CASE WHEN v_uses_vector THEN kbsearch.rrf_part_v1(
+                                p_plan.vector_weight, v_rrf_k,
+                                (SELECT 1 + count(*) FROM vector_leg AS v WHERE greatest(0, v.similarity) > greatest(0, v_last_similarity))
+                            ) ELSE 0 END
+                            + CASE WHEN v_last_raw IS NOT NULL THEN kbsearch.rrf_part_v1(
+                                p_plan.keyword_weight, v_rrf_k,
+                                (SELECT 1 + count(*) FROM keyword_leg AS k WHERE k.score > round(v_last_raw * (1e9::double precision / p_plan.keyword_bound))::bigint)
+                            ) ELSE 0 END
+                    )
+                )
+        )
+        SELECT
+            array_agg(b.article_id), array_agg(b.chunk_id), array_agg(b.score), array_agg(b.similarity), array_agg(b.raw),
+            coalesce((SELECT u.score FROM unsettled AS u), -1)
+        INTO v_plan.window_articles, v_plan.window_chunks, v_plan.window_scores, v_plan.window_similarities, v_plan.window_raws, v_settled
+        FROM (
+            SELECT f.article_id, f.chunk_id, f.score, f.similarity, f.raw
+            FROM fused AS f
+            ORDER BY score DESC, article_id ASC
+        ) AS b;
+        v_certain := CASE WHEN v_uses_vector AND v_given IS NULL THEN 9223372036854775807 ELSE v_settled END;
+    END IF;
+    v_plan.window_articles := coalesce(v_plan.window_articles, '{}');
+    v_plan.allowed := coalesce(v_given, v_plan.window_articles);
+    IF v_reason IS NULL THEN
+        v_plan.window_tag := format('/%s/%s', v_window, v_identity);
+        v_plan.retrieval := v_plan.retrieval || jsonb_build_object(
+            'window', v_window, 'index', nullif(v_identity, '-'), 'is_cut', v_uses_vector OR v_last_raw IS NOT NULL, 'certain_above', v_certain, 'settled_above', v_settled
+        );
+    END IF;
+    RETURN v_plan;
+END
+$$;
+
+-- Name: FUNCTION window_kb_search_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_retrieval text, p_window integer, p_tag text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.window_kb_search_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_retrieval text, p_window integer, p_tag text) IS 'The plan of a search with the windows of its legs, or as it is, with the reason, where it is exact. p_retrieval: exact, ann or auto; p_window: articles in a leg''s window; p_tag: what the cursor says of it: /window/index, nothing for an exact search, NULL without a cursor. certain_above: every article with a higher score, in billionths, stands where the exact ranking has it, whatever the index missed (a vector outside of its window counts as the question''s own); settled_above: the same if the window has the nearest vectors: the threshold of Fagin, Lotem and Naor (2003) over both legs. KBANN, KBCUR.';
 
 -- Name: write_kb_articles_v1(bigint, jsonb, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -6561,112 +7382,6 @@ ALTER TABLE kbsearch.kb_embedding_spaces ALTER COLUMN id ADD GENERATED BY DEFAUL
     CACHE 1
 );
 
--- Name: kb_gold_judgements; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.kb_gold_judgements (
-    org_id bigint NOT NULL,
-    set_name text NOT NULL,
-    question_ref text NOT NULL,
-    article_id bigint NOT NULL,
-    grade integer DEFAULT 1 NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT kb_gold_judgements_grade_check CHECK ((grade >= 0))
-);
-
--- Name: TABLE kb_gold_judgements; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.kb_gold_judgements IS 'How well an article answers a question of a gold set. An article without a judgement counts as one that does not answer; a judgement goes with its article.';
-
--- Name: COLUMN kb_gold_judgements.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_judgements.org_id IS 'The organisation; never changed.';
-
--- Name: COLUMN kb_gold_judgements.set_name; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_judgements.set_name IS 'The gold set.';
-
--- Name: COLUMN kb_gold_judgements.question_ref; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_judgements.question_ref IS 'The question.';
-
--- Name: COLUMN kb_gold_judgements.article_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_judgements.article_id IS 'The article that was judged.';
-
--- Name: COLUMN kb_gold_judgements.grade; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_judgements.grade IS '0: does not answer; 1 and more: answers, the better the more.';
-
--- Name: COLUMN kb_gold_judgements.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_judgements.created_at IS 'When it was judged.';
-
--- Name: kb_gold_questions; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.kb_gold_questions (
-    org_id bigint NOT NULL,
-    set_name text NOT NULL,
-    ref text NOT NULL,
-    question text NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT kb_gold_questions_question_check CHECK (((question <> ''::text) AND (octet_length(question) <= 32768))),
-    CONSTRAINT kb_gold_questions_ref_check CHECK (((ref <> ''::text) AND (octet_length(ref) <= 200)))
-);
-
--- Name: TABLE kb_gold_questions; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.kb_gold_questions IS 'A question of a gold set.';
-
--- Name: COLUMN kb_gold_questions.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_questions.org_id IS 'The organisation; never changed.';
-
--- Name: COLUMN kb_gold_questions.set_name; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_questions.set_name IS 'The gold set.';
-
--- Name: COLUMN kb_gold_questions.ref; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_questions.ref IS 'Its name in the set, and in what is exported of it: a query id.';
-
--- Name: COLUMN kb_gold_questions.question; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_questions.question IS 'What is asked, as a user would: at most 32,768 bytes.';
-
--- Name: COLUMN kb_gold_questions.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_questions.created_at IS 'When it was added.';
-
--- Name: kb_gold_sets; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.kb_gold_sets (
-    org_id bigint NOT NULL,
-    name text NOT NULL,
-    description text DEFAULT ''::text NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT kb_gold_sets_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200)))
-);
-
--- Name: TABLE kb_gold_sets; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.kb_gold_sets IS 'A set of questions with judgements, to measure rankings by; of no meaning to searches.';
-
--- Name: COLUMN kb_gold_sets.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_sets.org_id IS 'The organisation; never changed.';
-
--- Name: COLUMN kb_gold_sets.name; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_sets.name IS 'Name.';
-
--- Name: COLUMN kb_gold_sets.description; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_sets.description IS 'For people.';
-
--- Name: COLUMN kb_gold_sets.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.kb_gold_sets.created_at IS 'When it was made.';
-
 -- Name: kb_ingest_sources; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_ingest_sources (
@@ -6838,21 +7553,6 @@ ALTER TABLE ONLY kbsearch.kb_embedding_spaces
 ALTER TABLE ONLY kbsearch.kb_embedding_spaces
     ADD CONSTRAINT kb_embedding_spaces_pkey PRIMARY KEY (id);
 
--- Name: kb_gold_judgements kb_gold_judgements_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
-
-ALTER TABLE ONLY kbsearch.kb_gold_judgements
-    ADD CONSTRAINT kb_gold_judgements_pkey PRIMARY KEY (org_id, set_name, question_ref, article_id);
-
--- Name: kb_gold_questions kb_gold_questions_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
-
-ALTER TABLE ONLY kbsearch.kb_gold_questions
-    ADD CONSTRAINT kb_gold_questions_pkey PRIMARY KEY (org_id, set_name, ref);
-
--- Name: kb_gold_sets kb_gold_sets_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
-
-ALTER TABLE ONLY kbsearch.kb_gold_sets
-    ADD CONSTRAINT kb_gold_sets_pkey PRIMARY KEY (org_id, name);
-
 -- Name: kb_ingest_sources kb_ingest_sources_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_ingest_sources
@@ -6899,10 +7599,6 @@ CREATE INDEX kb_arbitration_log_time ON kbsearch.kb_arbitration_log USING btree 
 -- Name: kb_article_embeddings_scan; Type: INDEX; Schema: kbsearch; Owner: -
 
 CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings USING btree (org_id, space_id, searchable, has_direction);
-
--- Name: kb_gold_judgements_article; Type: INDEX; Schema: kbsearch; Owner: -
-
-CREATE INDEX kb_gold_judgements_article ON kbsearch.kb_gold_judgements USING btree (org_id, article_id);
 
 -- Name: kb_search_snapshots_expiry; Type: INDEX; Schema: kbsearch; Owner: -
 
@@ -7051,26 +7747,6 @@ ALTER TABLE ONLY kbsearch.kb_embedding_counts
 
 ALTER TABLE ONLY kbsearch.kb_embedding_inputs
     ADD CONSTRAINT kb_embedding_inputs_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
-
--- Name: kb_gold_judgements kb_gold_judgements_org_id_article_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
-
-ALTER TABLE ONLY kbsearch.kb_gold_judgements
-    ADD CONSTRAINT kb_gold_judgements_org_id_article_id_fkey FOREIGN KEY (org_id, article_id) REFERENCES kbsearch.kb_articles(org_id, id) ON DELETE CASCADE;
-
--- Name: kb_gold_judgements kb_gold_judgements_org_id_set_name_question_ref_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
-
-ALTER TABLE ONLY kbsearch.kb_gold_judgements
-    ADD CONSTRAINT kb_gold_judgements_org_id_set_name_question_ref_fkey FOREIGN KEY (org_id, set_name, question_ref) REFERENCES kbsearch.kb_gold_questions(org_id, set_name, ref) ON UPDATE CASCADE ON DELETE CASCADE;
-
--- Name: kb_gold_questions kb_gold_questions_org_id_set_name_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
-
-ALTER TABLE ONLY kbsearch.kb_gold_questions
-    ADD CONSTRAINT kb_gold_questions_org_id_set_name_fkey FOREIGN KEY (org_id, set_name) REFERENCES kbsearch.kb_gold_sets(org_id, name) ON UPDATE CASCADE ON DELETE CASCADE;
-
--- Name: kb_gold_sets kb_gold_sets_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
-
-ALTER TABLE ONLY kbsearch.kb_gold_sets
-    ADD CONSTRAINT kb_gold_sets_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
 
 -- Name: kb_ingest_sources kb_ingest_sources_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 

@@ -80,11 +80,13 @@ class Database:
 
     Attributes:
         spaces: for each number of dimensions the space that is searched and another that must not matter.
+        window: organisations are searched approximately, with windows of so many articles; None: exactly.
     """
 
     dsn: str
     connection: psycopg.Connection[Any]
     spaces: dict[int, tuple[int, int]] = field(default_factory=dict)
+    window: int | None = None
 
     def prepare(self) -> None:
         """Make the spaces, and a neighbour whose words and vectors must not count in any other organisation; unless they are there."""
@@ -168,7 +170,17 @@ class Database:
             if profile is not None and profile not in BUILT_IN:
                 self.create_profile(org_id, profile)
         assert org_id is not None
+        if self.window is not None:
+            self.approximate(org_id, self.window)
         return org_id
+
+    def approximate(self, org_id: int, window: int, *, retrieval: str = "ann") -> None:
+        """Build the index of an organisation, and let its searches use it."""
+        self.value("SELECT kbsearch.create_kb_ann_index_v1(%s)", [org_id])
+        self.connection.execute(
+            "UPDATE kbsearch.organizations SET retrieval = %s, ann_window = %s WHERE id = %s",
+            [retrieval, window, org_id],
+        )
 
     def insert_chunks(self, org_id: int, dimensions: int, chunks: Sequence[tuple[Article, Chunk]]) -> None:
         """The chunks of given articles, with their vectors; the other space has the vectors of other chunks."""
@@ -229,6 +241,9 @@ class Database:
 
     def remove(self, org_id: int) -> None:
         self.connection.execute("DELETE FROM kbsearch.organizations WHERE id = %s", [org_id])
+        if self.window is not None:
+            for space_id, _ in self.spaces.values():
+                self.value("SELECT kbsearch.drop_kb_ann_index_v1(%s, %s)", [org_id, space_id])
 
     @contextmanager
     def loaded(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
@@ -402,7 +402,10 @@ def in_order(best: Mapping[int, Hit], search: Search) -> list[Hit]:
     return sorted(kept, key=lambda hit: (-hit.score, hit.article_id))
 
 
-def find(articles: Iterable[Article], search: Search, reference_length: int = 100) -> Candidates:
+def find(
+    articles: Iterable[Article], search: Search, reference_length: int = 100, within: Collection[int] | None = None
+) -> Candidates:
+    """What a search finds; within: the only articles that it ranks, None: all. The statistics are of all."""
     if search.profile.fusion == "arbitrate":
         return arbitrate(tuple(articles), search, reference_length=reference_length)
     corpus = [(article, chunk) for article in articles if article.published for chunk in article.chunks]
@@ -419,7 +422,7 @@ def find(articles: Iterable[Article], search: Search, reference_length: int = 10
 
     found = []
     for article, chunk in corpus:
-        if not passes(article, search):
+        if not passes(article, search) or (within is not None and article.id not in within):
             continue
         cosine = (
             similarity(chunk.vector, search.vector)
@@ -449,6 +452,41 @@ def find(articles: Iterable[Article], search: Search, reference_length: int = 10
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """What an approximate search ranks of an organisation.
+
+    Attributes:
+        sure: articles that must be among its candidates: the keyword leg's window, and those nearer than the last of the vector leg's.
+        possible: articles that may be: the sure ones, and those as near as that last one.
+    """
+
+    sure: frozenset[int]
+    possible: frozenset[int]
+
+
+def windows(articles: Sequence[Article], search: Search, size: int, reference_length: int = 100) -> Windows | None:
+    """The windows of both legs; None where the vector leg finds too few articles to fill its own."""
+    found = find(articles, replace(search, min_score=None, quota=None), reference_length).found
+    keyword: dict[int, None] = {}
+    for hit in sorted((hit for hit in found if hit.raw is not None), key=lambda hit: (-(hit.raw or 0), hit.chunk_id)):
+        keyword.setdefault(hit.article_id)
+    near: dict[int, int] = {}
+    for hit in found:
+        if hit.similarity is not None:
+            near[hit.article_id] = max(near.get(hit.article_id, hit.similarity), hit.similarity)
+    sure = frozenset(list(keyword)[:size])
+    directed = any(has_direction(chunk.vector) for one in articles if one.published for chunk in one.chunks)
+    if search.vector is None or search.profile.fusion == "keyword" or not directed:
+        return Windows(sure, sure)
+    if len(near) < size:
+        return None
+    last = sorted(near.values(), reverse=True)[size - 1]
+    nearer = {article for article, cosine in near.items() if cosine > last}
+    tied = {article for article, cosine in near.items() if cosine == last}
+    return Windows(sure | nearer, sure | nearer | tied)
+
+
 def quota_of(search: Search, kind: str) -> int | None:
     quota = search.quota or {}
     return quota.get(kind, quota.get("*"))
@@ -466,9 +504,11 @@ def cut(candidates: Candidates, search: Search) -> list[tuple[Hit, int, bool]]:
     return placed
 
 
-def rank(articles: Iterable[Article], search: Search, reference_length: int = 100) -> list[Row]:
+def rank(
+    articles: Iterable[Article], search: Search, reference_length: int = 100, within: Collection[int] | None = None
+) -> list[Row]:
     """The whole ranking of the organisation that consists of these articles."""
-    candidates = find(articles, search, reference_length)
+    candidates = find(articles, search, reference_length, within)
     rows: list[Row] = []
     for hit, _, kept in cut(candidates, search):
         if kept:

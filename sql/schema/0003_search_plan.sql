@@ -43,7 +43,15 @@ CREATE TYPE kbsearch.kb_search_plan AS (
     after_article_id bigint,
     highlight boolean,
     cursor_prefix text,
-    cursor_legs text
+    cursor_legs text,
+    retrieval jsonb,
+    window_tag text,
+    filtered bigint [],
+    window_articles bigint [],
+    window_chunks bigint [],
+    window_scores bigint [],
+    window_similarities integer [],
+    window_raws double precision []
 );
 COMMENT ON TYPE kbsearch.kb_search_plan IS
-'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision.';
+'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision; retrieval: mode, reason and the like where the organisation or the profile asks for ann or auto; window_tag: what cursors say of it; filtered: what allowed was before it became the articles in the windows; window_articles, window_chunks, window_scores, window_similarities, window_raws: the candidates of a windowed search, in order, as list_kb_candidates_v1 has them.';

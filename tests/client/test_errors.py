@@ -114,6 +114,7 @@ def test_every_error_has_a_status_of_http() -> None:
         "CursorError": 400,
         "FilterError": 400,
         "ChunkError": 413,
+        "ApproximateIndexError": 409,
         "IndexStateError": 409,
         "SnapshotError": 410,
         "SourceError": 404,

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from tests import oracle
 from tests.load import Database, compare, rows
 from tests.oracle import BUILT_IN, Article, Chunk, Search
 from tests.strategies import FILTERS, Coverage, Organisation, examples, numbered, questions_of
+from tests.windowed import expected, in_windows
 
 
 @pytest.mark.parametrize(
@@ -155,3 +157,27 @@ def test_below_six_decimals_vectors_tie(db: Database) -> None:
     assert [(row.article_id, row.score, row.tied_with) for row in answer] == [
         (article_id, 10**9, 8) for article_id in sorted(article.id for article in articles)
     ]
+
+
+def test_windows_are_ranked_as_the_exact_search_ranks_them(db: Database) -> None:
+    """An approximate search has the exact ranking's rows of the articles in its windows, with their scores of both legs."""
+    coverage = Coverage()
+
+    @examples(150)
+    @given(questions_of(most_articles=16), st.sampled_from([3, 1, 2, 4, 6]))
+    def run(drawn: tuple[Organisation, Search], window: int) -> None:
+        organisation, search = drawn
+        windowed = in_windows(db, window)
+        with windowed.loaded(organisation, search.profile) as org_id:
+            looked, rows_expected = expected(windowed, organisation, org_id, search)
+            compare(rows(windowed.search(org_id, search)), rows_expected)
+        everything = oracle.rank(organisation.articles, search, organisation.reference_length)
+        coverage.example(
+            windows=looked.through_windows,
+            both_legs=looked.through_windows and looked.retrieval["index"] is not None and bool(search.words),
+            cut=looked.through_windows and len(everything) > len(rows_expected),
+            rrf=looked.through_windows and search.profile.fusion == "rrf",
+        )
+
+    run()
+    coverage.require(windows=0.3, both_legs=0.15, cut=0.2, rrf=0.03)

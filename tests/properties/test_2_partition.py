@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import oracle
 from tests.load import Database, Found, compare, rows
 from tests.oracle import BUILT_IN, Article, Chunk, Profile, Search
 from tests.strategies import Coverage, Organisation, examples, numbered, questions_of
+from tests.windowed import in_windows, look
 
 Step = tuple[int, str]
 """A page: its size, and how it is reached: by "offset" or by "cursor"."""
@@ -233,3 +235,101 @@ def test_pages_of_one_tie_of_many(db: Database) -> None:
                 compare(db.search(org_id, search, p_limit=limit), ranking[:limit])
                 assert db.page(org_id, search, p_limit=limit)["total"] == 101
             compare(together(walk(db, org_id, search, [(17, "cursor"), (30, "offset")])), ranking)
+
+
+def test_pages_of_windows_are_their_ranking(db: Database) -> None:
+    """Windows do not depend on the page: pages put end to end are the ranking of the windows, and the last says that the exact one goes on."""
+    coverage = Coverage()
+
+    @examples(60)
+    @given(
+        questions_of(least_articles=8, most_articles=18, filters=(), operators=False),
+        st.sampled_from([3, 5, 2]),
+        steps(["offset", "cursor"]),
+    )
+    def run(drawn: tuple[Organisation, Search], window: int, plan: list[Step]) -> None:
+        organisation, search = drawn
+        windowed = in_windows(db, window)
+        with windowed.loaded(organisation, search.profile) as org_id:
+            looked = look(windowed, org_id, search)
+            ranking = windowed.search(org_id, search)
+            pages = walk(windowed, org_id, search, plan)
+            for size in (1, 4):
+                compare(windowed.search(org_id, search, p_limit=size), ranking[:size])
+            last = windowed.page(org_id, search, p_limit=3, p_offset=max(0, len(ranking) - 2))
+            behind = windowed.page(org_id, search, p_offset=len(ranking) + 1)
+            first = windowed.page(org_id, search, p_limit=1)
+        compare(together(pages), ranking)
+        for page in (last, behind):
+            assert page["end_reached"]
+            assert page["next_cursor"] is None
+            assert page["retrieval"]["window_exhausted"] == looked.retrieval.get("is_cut", False)
+        assert behind["items"] == []
+        assert first["retrieval"]["reachable"] == len(ranking)
+        assert first["retrieval"]["mode"] == looked.retrieval["mode"]
+        assert not first["retrieval"]["window_exhausted"] or len(ranking) <= 1
+        coverage.example(windows=looked.through_windows, several=looked.through_windows and len(pages) > 1)
+
+    run()
+    coverage.require(windows=0.4, several=0.25)
+
+
+def test_leading_places_that_are_certain_are_the_exact_rankings(db: Database) -> None:
+    """Whatever the windows hold; and those that are settled, as the index of so few vectors has the nearest ones in its window."""
+    coverage = Coverage()
+
+    @examples(150)
+    @given(questions_of(least_articles=6, most_articles=18, filters=(), operators=False), st.sampled_from([3, 5, 2, 8]))
+    def run(drawn: tuple[Organisation, Search], window: int) -> None:
+        organisation, search = drawn
+        windowed = in_windows(db, window)
+        with windowed.loaded(organisation, search.profile) as org_id:
+            answer = windowed.page(org_id, search)
+            shown = [(item["article_id"], item["score"], item["chunk_id"]) for item in answer["items"]]
+        exact = [
+            (row.article_id, row.score / 1e9, row.chunk_id)
+            for row in oracle.rank(organisation.articles, search, organisation.reference_length)
+        ]
+        retrieval = answer["retrieval"]
+        assert 0 <= retrieval["certain"] <= retrieval["settled"] <= retrieval["reachable"] == len(shown)
+        settled = retrieval["settled"]
+        places = [(article, chunk) for article, _, chunk in shown[:settled]]
+        assert places == [(article, chunk) for article, _, chunk in exact[:settled]]
+        if search.profile.fusion != "rrf":
+            assert shown[:settled] == exact[:settled]
+        windows = retrieval["mode"] == "ann"
+        coverage.example(
+            windows=windows,
+            certain=windows and retrieval["certain"] > 0,
+            settled=windows and settled > 0,
+            not_all=windows and settled < len(shown),
+            rrf=windows and settled > 0 and search.profile.fusion == "rrf",
+        )
+
+    run()
+    coverage.require(windows=0.4, certain=0.03, settled=0.03, not_all=0.1)
+
+
+@pytest.mark.parametrize(
+    "profile", [one for one in BUILT_IN if one.fusion != "arbitrate"], ids=lambda profile: profile.name
+)
+def test_leading_places_are_settled_where_scores_differ(db: Database, profile: Profile) -> None:
+    """Thirty articles, of which the one that is nearer has more of the words: the windows of eight leave some places without a doubt."""
+    shapes = [
+        Article(0, (Chunk(0, " ".join(["lamp stone"] * (30 - number) + ["milk"] * number), vector=(30, number)),))
+        for number in range(30)
+    ]
+    organisation = Organisation(numbered(shapes, 90, 7, seed=4))
+    search = Search(words=("lamp", "stone"), vector=(30, 0), profile=profile)
+    exact = [row.article_id for row in oracle.rank(organisation.articles, search)]
+    windowed = in_windows(db, 8)
+    with windowed.loaded(organisation) as org_id:
+        answer = windowed.page(org_id, search)
+    retrieval = answer["retrieval"]
+    assert retrieval["mode"] == "ann"
+    assert retrieval["window_exhausted"]
+    if profile.scorer == "bm25":
+        assert 5 <= retrieval["settled"] <= 8
+    assert (retrieval["certain"] > 0) == (profile.fusion == "keyword" and profile.scorer == "bm25")
+    shown = [item["article_id"] for item in answer["items"]]
+    assert shown[: retrieval["settled"]] == exact[: retrieval["settled"]]

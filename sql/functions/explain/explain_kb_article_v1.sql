@@ -74,6 +74,10 @@ BEGIN
             WHEN 'phrase' THEN format('None of its passages has %s.', v_operators -> 0 ->> 'text')
             ELSE format('One of its passages has what %s excludes.', v_operators -> 0 ->> 'text')
         END;
+    ELSIF v_plan.window_tag IS NOT NULL AND p_article_id <> ALL (v_plan.allowed) THEN
+        v_status := 'outside_window';
+        v_detail := jsonb_build_object('window', v_plan.retrieval -> 'window');
+        v_explanation := format('It is not among the first %s articles of either leg, which is all that an approximate search ranks.', v_plan.retrieval ->> 'window');
     ELSE
         SELECT c.article_id, c.chunk_id, c.kind, c.score, c.quota, c.place_in_kind, c.kept, c.place, c.tied_with, c.is_tie_cut, c.tied_article_ids INTO v_placed
         FROM kbsearch.place_kb_candidates_v1(v_plan, p_query_embedding) AS c
@@ -151,10 +155,11 @@ p_language: The one text search configuration in which the question is analysed,
 Returns:
 article_id: The article.
 title: Its title; null where it is not there or not published.
-status: The first of these that holds: not_in_organization, unpublished, filtered (its kind or its metadata), outside_quota where the quota of its kind is 0, excluded (it lacks a phrase or has what -word excludes), not_found (no leg found it), below_floor, outside_quota, ranked.
+status: The first of these that holds: not_in_organization, unpublished, filtered (its kind or its metadata), outside_quota where the quota of its kind is 0, excluded (it lacks a phrase or has what -word excludes), outside_window (of an approximate search), not_found (no leg found it), below_floor, outside_quota, ranked.
 explanation: The same in words.
 by: Of filtered: kinds or metadata; of excluded: the phrases that it lacks and the exclusions that it has.
+window: Of outside_window: articles in a leg''s window.
 place: Of ranked: its place, with score, on_page, gap_to_page (how much more the last article of the page has, null where it is not after the page), tied_with, settled_by_identity, tied_article_ids and matches as in explain_kb_search_v1.
 score: Of below_floor, outside_quota and ranked: its score; with min_score, or with kind, quota, place_in_kind and is_tie_cut.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';

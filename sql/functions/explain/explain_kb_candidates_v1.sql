@@ -73,4 +73,4 @@ tied_in_kind: Number of other candidates of its kind of equal score.
 is_tie_cut: Whether the quota cuts through the tie it is in, so that ids alone decided which of them were kept.
 tied_with: Number of other candidates of equal score, of any kind.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC.';

@@ -151,4 +151,4 @@ tied_article_ids: Those it ties with, ascending, at most 100 of them.
 explanation: The same in words.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';

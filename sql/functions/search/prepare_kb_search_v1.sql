@@ -30,15 +30,19 @@ DECLARE
     v_parts text[];
     v_required bigint[];
     v_excluded bigint[];
+    v_retrieval text;
+    v_window integer;
 BEGIN
     -- organisation
     SELECT
         o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
-        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota, p.policy
+        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota, p.policy,
+        coalesce(p.retrieval, o.retrieval), coalesce(p.ann_window, o.ann_window)
     INTO
         v_plan.org_id, v_plan.configurations, v_plan.tags, v_plan.chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
-        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota, v_policy
+        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota, v_policy,
+        v_retrieval, v_window
     FROM kbsearch.organizations AS o
     CROSS JOIN LATERAL (
         SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
@@ -204,13 +208,14 @@ BEGIN
         v_reason := CASE
             WHEN
                 v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
+                OR v_parts[4] !~ '^[0-9a-f]{32}(/[1-9][0-9]{0,3}/([0-9a-f]{16}|-))?$'
                 OR v_parts[5] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[6] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
                 OR v_parts[7] !~ '^[v-][k-](:[a-z_]{1,40}:[01](\.[0-9]{1,6})?:[0-9a-f]{64})?$' OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
             WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
             WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
-            WHEN v_parts[4] <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
+            WHEN split_part(v_parts[4], '/', 1) <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
             WHEN (v_plan.fusion = 'arbitrate') <> (v_parts[7] LIKE '%:%') THEN 'damaged'
             WHEN p_offset <> 0 THEN 'given together with an offset'
         END;
@@ -277,8 +282,11 @@ BEGIN
 
     v_plan.vector_unit := CASE WHEN v_plan.uses_keyword THEN v_plan.vector_weight ELSE 1 END * 1000;
     v_plan.keyword_unit := CASE WHEN v_plan.uses_vector THEN v_plan.keyword_weight ELSE 1 END * 1e9 / v_plan.keyword_bound;
+    IF v_retrieval <> 'exact' OR v_parts[4] LIKE '%/%' THEN
+        v_plan := kbsearch.window_kb_search_v1(v_plan, p_query_embedding, v_retrieval, v_window, substr(v_parts[4], 33));
+    END IF;
     v_plan.cursor_prefix := concat_ws(
-        ' ', '1', p_org_id, v_plan.profile, v_digest,
+        ' ', '1', p_org_id, v_plan.profile, concat(v_digest, v_plan.window_tag),
         (
             SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
             FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
@@ -299,4 +307,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(bigint, text, vector, bigint, bigint, text, text [], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean) IS
-'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';

@@ -49,6 +49,12 @@ BEGIN
         WHERE r.article_id IS NOT NULL;
         RETURN;
     END IF;
+    IF p_plan.window_articles IS NOT NULL THEN
+        RETURN QUERY
+        SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, NULL::text, NULL::jsonb
+        FROM kbsearch.rank_kb_window_v1(p_plan, p_limit, p_offset, p_after_score, p_after_article_id) AS r;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw

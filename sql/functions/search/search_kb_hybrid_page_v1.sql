@@ -68,7 +68,8 @@ BEGIN
         'function_version', 1,
         'verdict', v_plan.verdict,
         'manifest', v_plan.manifest,
-        'legs', kbsearch.describe_kb_legs_v1(v_plan)
+        'legs', kbsearch.describe_kb_legs_v1(v_plan),
+        'retrieval', kbsearch.describe_kb_retrieval_v1(v_plan, v_total, v_last_place >= v_total)
     );
 END
 $$;
@@ -115,5 +116,13 @@ legs.keyword.languages: The text search configurations in which the question was
 legs.keyword.words: Lexemes of the question that the organisation''s articles have.
 legs.keyword.unknown_words: Lexemes of the question that they have not.
 legs.keyword.ignored: Phrases and exclusions of the question without a word in them, which were not applied.
+retrieval.mode: exact: all chunks were compared; ann: the articles in the windows of both legs.
+retrieval.reason: Why a search that might be approximate was exact: few_chunks (auto), few_allowed (the filters leave so few articles that all of those were compared), no_index or index_invalid (auto), window_not_filled (the index gave too few articles), arbitrated, cursor (the page before was); else null.
+retrieval.window: Articles in a leg''s window; null where the mode is exact.
+retrieval.index: Identity of the approximate index; null where none was used.
+retrieval.reachable: Articles that pages of this search can reach, as total.
+retrieval.certain: How many of the first places are the exact ranking''s, whatever vectors the index missed.
+retrieval.settled: How many are if the index''s window has the nearest vectors.
+retrieval.window_exhausted: Whether the pages end here and the exact ranking goes on.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';

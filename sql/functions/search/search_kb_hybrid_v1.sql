@@ -87,4 +87,4 @@ tied_with: Number of other candidates of equal score, those on other pages or cu
 settled_by_identity: Whether there are such, so that the article''s id alone decided its place among them.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';

@@ -111,7 +111,14 @@ BEGIN
         'expires_at', v_snapshot.expires_at,
         'function', 'fetch_kb_page_v1',
         'function_version', 1
-    ) || v_snapshot.answer;
+    ) || v_snapshot.answer || jsonb_build_object(
+        'retrieval', v_snapshot.answer -> 'retrieval' || jsonb_build_object(
+            'reachable', v_snapshot.total,
+            'certain', coalesce((v_snapshot.answer #>> '{retrieval,certain}')::bigint, v_snapshot.total),
+            'settled', coalesce((v_snapshot.answer #>> '{retrieval,settled}')::bigint, v_snapshot.total),
+            'window_exhausted', v_until >= v_snapshot.total AND (v_snapshot.answer #>> '{retrieval,window_exhausted}')::boolean
+        )
+    );
 END
 $$;
 COMMENT ON FUNCTION kbsearch.fetch_kb_page_v1(bigint, uuid, bigint, bigint, text, boolean) IS

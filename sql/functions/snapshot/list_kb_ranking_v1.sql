@@ -20,7 +20,8 @@ BEGIN
         p_language, false
     );
     v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
-    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', v_plan.verdict, 'manifest', v_plan.manifest);
+    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', v_plan.verdict, 'manifest', v_plan.manifest,
+        'retrieval', kbsearch.describe_kb_retrieval_v1(v_plan, NULL, true));
     lexemes := v_plan.lexemes;
     RETURN NEXT;
     RETURN QUERY
