@@ -4390,7 +4390,7 @@ Errors: KBORG, KBARB (there is no log; the manifest was changed; the text is ano
 
 -- Name: measure_kb_recall_v1(bigint, text, ext.vector, bigint, text, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.measure_kb_recall_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_limit bigint DEFAULT 10, p_profile text DEFAULT NULL::text, p_window integer DEFAULT NULL::integer) RETURNS TABLE(mode text, reason text, wanted bigint, found bigint, in_order bigint, certain bigint, settled bigint)
+CREATE FUNCTION kbsearch.measure_kb_recall_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_limit bigint DEFAULT 10, p_profile text DEFAULT NULL::text, p_window integer DEFAULT NULL::integer) RETURNS TABLE(mode text, reason text, wanted bigint, kept bigint, in_order bigint, certain bigint, settled bigint)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -4421,7 +4421,7 @@ BEGIN
     reason := v_said ->> 'reason';
     certain := (v_said ->> 'certain')::bigint;
     settled := (v_said ->> 'settled')::bigint;
-    SELECT count(*), count(w.article_id), count(*) FILTER (WHERE w.place = e.place) INTO wanted, found, in_order
+    SELECT count(*), count(w.article_id), count(*) FILTER (WHERE w.place = e.place) INTO wanted, kept, in_order
     FROM kbsearch.rank_kb_articles_v1(v_exact, p_query_embedding, p_limit, 0, NULL, NULL) AS e
     LEFT JOIN kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, p_limit, 0, NULL, NULL) AS w ON w.article_id = e.article_id;
     RETURN NEXT;
@@ -4444,7 +4444,7 @@ Columns:
 mode: ann, or exact where there were no windows.
 reason: Why it was exact, as search_kb_hybrid_page_v1 has it.
 wanted: Articles in the first p_limit places of the exact ranking.
-found: How many of these the windowed ranking has in its first p_limit places: divided by wanted the recall.
+kept: How many of these the windowed ranking has in its first p_limit places: divided by wanted the recall.
 in_order: How many of these stand in the same place.
 certain: Places of the windowed ranking that are certainly the exact one''s; NULL where it was exact.
 settled: Those that are if the index''s window has the nearest vectors; NULL where it was exact.
@@ -6646,6 +6646,7 @@ CREATE FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint,
     SET work_mem TO '64MB'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
+    SET enable_indexscan TO 'on'
     SET enable_bitmapscan TO 'off'
     SET enable_sort TO 'off'
     SET enable_incremental_sort TO 'off'
@@ -6672,6 +6673,7 @@ CREATE FUNCTION kbsearch.walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, 
     SET work_mem TO '64MB'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
+    SET enable_indexscan TO 'on'
     SET enable_bitmapscan TO 'off'
     SET enable_sort TO 'off'
     SET enable_incremental_sort TO 'off'
@@ -6698,6 +6700,7 @@ CREATE FUNCTION kbsearch.walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, 
     SET work_mem TO '64MB'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
+    SET enable_indexscan TO 'on'
     SET enable_bitmapscan TO 'off'
     SET enable_sort TO 'off'
     SET enable_incremental_sort TO 'off'

@@ -46,6 +46,7 @@ for _name in (
     "embed",
     "reembed",
     "space",
+    "ann",
     "search",
     "explain",
     "pages",

@@ -15,6 +15,7 @@ from hypothesis import given
 from tests.load import Database, compare
 from tests.oracle import BUILT_IN, Article, Chunk, Profile, Search
 from tests.strategies import Coverage, Organisation, examples, numbered, questions_of
+from tests.windowed import in_windows, look
 
 PARALLEL: tuple[LiteralString, ...] = (
     "SET LOCAL max_parallel_workers_per_gather = 4",
@@ -321,3 +322,18 @@ def test_five_connections_and_five_plans(db: Database, profile: Profile) -> None
             assert_same(
                 lines_under(db, plan, org_id, search, pinned=False), answers[0][0], f"settings taken off, {plan}"
             )
+
+
+@pytest.mark.parametrize(
+    "profile", [one for one in BUILT_IN if one.fusion != "arbitrate"], ids=lambda profile: profile.name
+)
+def test_windows_of_one_index_under_every_plan(db: Database, profile: Profile) -> None:
+    """An approximate search reads its index whatever the planner is told, also in a parallel worker: same index, same rows."""
+    search = Search(words=("lamp", "stone"), vector=(3, 4), profile=profile)
+    windowed = in_windows(db, 7)
+    with windowed.loaded(crowd()) as org_id:
+        assert look(windowed, org_id, search).through_windows
+        expected = windowed.lines(org_id, search)
+        assert len(expected) >= 7
+        for plan in PLANS:
+            assert_same(lines_under(windowed, plan, org_id, search), expected, plan)

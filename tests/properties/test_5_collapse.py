@@ -11,6 +11,7 @@ from tests import oracle
 from tests.load import Database, compare, rows
 from tests.oracle import BUILT_IN, Article, Chunk, Profile, Search
 from tests.strategies import ABSOLUTE, Coverage, Organisation, examples, numbered, questions_of
+from tests.windowed import in_windows, look
 
 
 def taken_apart(organisation: Organisation) -> Organisation:
@@ -106,3 +107,23 @@ def test_an_article_with_nothing_to_open_shows_no_chunk(db: Database) -> None:
         ("faq", False, None),
         ("policy", True, 2),
     ]
+
+
+@pytest.mark.parametrize(
+    "profile", [one for one in BUILT_IN if one.fusion != "arbitrate"], ids=lambda profile: profile.name
+)
+def test_windows_hold_articles_and_not_chunks(db: Database, profile: Profile) -> None:
+    """One article's two hundred chunks are nearer, and have more of the word, than any other's: windows of ten have ten articles."""
+    long = Article(0, tuple(Chunk(0, "lamp lamp lamp", vector=(3, 4)) for _ in range(200)))
+    short = [Article(0, (Chunk(0, "lamp stone cloud", vector=(1, number)),)) for number in range(2, 24)]
+    organisation = Organisation(numbered([long, *short], 93, 950, seed=6), scattered=True)
+    search = Search(words=("lamp",), vector=(3, 4), profile=profile)
+    windowed = in_windows(db, 10)
+    with windowed.loaded(organisation) as org_id:
+        looked = look(windowed, org_id, search)
+        assert looked.through_windows
+        assert looked.articles is not None
+        assert 10 <= len(looked.articles) <= 20
+        expected = oracle.rank(organisation.articles, search, within=looked.articles)
+        for limit in (1, 2, 10, 20):
+            compare(rows(windowed.search(org_id, search, p_limit=limit)), expected[:limit])

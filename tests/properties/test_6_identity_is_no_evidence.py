@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.load import Database, compare, rows
 from tests.oracle import BUILT_IN, Article, Chunk, Profile, Search
 from tests.strategies import OWN_PROFILES, Coverage, Organisation, examples, numbered, questions_of
+from tests.windowed import in_windows, look
 
 RRF = BUILT_IN[1]
 
@@ -148,3 +149,31 @@ def test_ranks_are_competition_ranks(db: Database) -> None:
     ranks = [1] * 4 + [5] * 2 + [7] * 4
     assert [row.score for row in answer] == [round(1e9 / (60 + rank)) for rank in ranks]
     assert [row.tied_with for row in answer] == [3] * 4 + [1] * 2 + [3] * 4
+
+
+def test_ties_in_windows_are_told(db: Database) -> None:
+    """Of what the windows hold, equal articles have equal scores, and say with how many they tie."""
+    coverage = Coverage()
+
+    @examples(40)
+    @given(questions_of(least_articles=6, filters=(), operators=False), st.sampled_from([3, 5]))
+    def run(drawn: tuple[Organisation, Search], window: int) -> None:
+        organisation, search = drawn
+        content = {
+            article.id: repr(replace(article, id=0, chunks=tuple(replace(chunk, id=0) for chunk in article.chunks)))
+            for article in organisation.articles
+        }
+        windowed = in_windows(db, window)
+        with windowed.loaded(organisation, search.profile) as org_id:
+            through_windows = look(windowed, org_id, search).through_windows
+            answer = windowed.search(org_id, search)
+        scores = defaultdict(set)
+        for each in answer:
+            scores[content[each.row.article_id]].add(each.row.score)
+            assert each.settled_by_identity == (each.row.tied_with > 0)
+            assert each.row.tied_with == sum(other.row.score == each.row.score for other in answer) - 1
+        assert all(len(found) == 1 for found in scores.values()), dict(scores)
+        coverage.example(ties=through_windows and any(each.row.tied_with for each in answer))
+
+    run()
+    coverage.require(ties=0.2)

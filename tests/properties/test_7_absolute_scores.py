@@ -21,6 +21,7 @@ from tests.strategies import (
     questions_of,
     vectors,
 )
+from tests.windowed import exactly, in_windows, look
 
 Scored = tuple[int, int, float | None, float | None]
 
@@ -136,3 +137,30 @@ def test_a_perfect_match_scores_1(db: Database) -> None:
             if profile.scorer == "term_count":
                 (row,) = rows(db.search(org_id, Search(words=("lamp",), vector=(3, 4), profile=profile)))
                 assert (row.score, row.keyword_score) == (10**9, 1.0)
+
+
+def test_windows_change_no_score(db: Database) -> None:
+    """What one leg found has its true score from the other, too: the exact search's, whatever the window."""
+    coverage = Coverage()
+
+    @examples(70)
+    @given(
+        questions_of(least_articles=6, profiles=ABSOLUTE, filters=(), operators=False),
+        st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=2, max_size=2, unique=True),
+    )
+    def run(drawn: tuple[Organisation, Search], sizes: list[int]) -> None:
+        organisation, search = drawn
+        windowed = in_windows(db, sizes[0])
+        with windowed.loaded(organisation, search.profile) as org_id:
+            through_windows = look(windowed, org_id, search).through_windows
+            answers = [scored(rows(windowed.search(org_id, search)))]
+            windowed.approximate(org_id, sizes[1])
+            answers.append(scored(rows(windowed.search(org_id, search))))
+            exactly(windowed, org_id)
+            everything = scored(rows(windowed.search(org_id, search)))
+        for found in answers:
+            assert found.items() <= everything.items()
+        coverage.example(windows=through_windows and 0 < len(answers[0]) < len(everything))
+
+    run()
+    coverage.require(windows=0.25)

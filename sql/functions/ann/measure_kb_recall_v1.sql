@@ -1,7 +1,7 @@
 CREATE FUNCTION kbsearch.measure_kb_recall_v1(
     p_org_id bigint, p_query_text text, p_query_embedding vector DEFAULT NULL, p_limit bigint DEFAULT 10, p_profile text DEFAULT NULL,
     p_window integer DEFAULT NULL
-) RETURNS TABLE (mode text, reason text, wanted bigint, found bigint, in_order bigint, certain bigint, settled bigint)
+) RETURNS TABLE (mode text, reason text, wanted bigint, kept bigint, in_order bigint, certain bigint, settled bigint)
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, kbsearch, pg_temp
 SET plan_cache_mode = force_generic_plan
@@ -32,7 +32,7 @@ BEGIN
     reason := v_said ->> 'reason';
     certain := (v_said ->> 'certain')::bigint;
     settled := (v_said ->> 'settled')::bigint;
-    SELECT count(*), count(w.article_id), count(*) FILTER (WHERE w.place = e.place) INTO wanted, found, in_order
+    SELECT count(*), count(w.article_id), count(*) FILTER (WHERE w.place = e.place) INTO wanted, kept, in_order
     FROM kbsearch.rank_kb_articles_v1(v_exact, p_query_embedding, p_limit, 0, NULL, NULL) AS e
     LEFT JOIN kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, p_limit, 0, NULL, NULL) AS w ON w.article_id = e.article_id;
     RETURN NEXT;
@@ -53,7 +53,7 @@ Columns:
 mode: ann, or exact where there were no windows.
 reason: Why it was exact, as search_kb_hybrid_page_v1 has it.
 wanted: Articles in the first p_limit places of the exact ranking.
-found: How many of these the windowed ranking has in its first p_limit places: divided by wanted the recall.
+kept: How many of these the windowed ranking has in its first p_limit places: divided by wanted the recall.
 in_order: How many of these stand in the same place.
 certain: Places of the windowed ranking that are certainly the exact one''s; NULL where it was exact.
 settled: Those that are if the index''s window has the nearest vectors; NULL where it was exact.

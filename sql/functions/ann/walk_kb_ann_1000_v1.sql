@@ -10,6 +10,7 @@ SET "hnsw.max_scan_tuples" = 20000
 SET work_mem = '64MB'
 SET jit = off
 SET enable_seqscan = off
+SET enable_indexscan = on
 SET enable_bitmapscan = off
 SET enable_sort = off
 SET enable_incremental_sort = off
