@@ -432,18 +432,9 @@ CREATE FUNCTION kbsearch.arbitrate_kb_rankings_v1(p_policy jsonb, p_query_class 
     AS $$
 DECLARE
     v_fault text := kbsearch.find_kb_policy_fault_v1(p_policy, false);
-    v_own jsonb;
-    v_rules jsonb;
     v_top_k integer;
     v_vector bigint[];
-    v_vector_ranks bigint[];
     v_keyword bigint[];
-    v_keyword_ranks bigint[];
-    v_places bigint[];
-    v_disagreement numeric;
-    v_verdict text;
-    v_rule text;
-    v_weight numeric;
 BEGIN
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION 'the arbitration policy is unusable: %', v_fault
@@ -451,98 +442,23 @@ BEGIN
     END IF;
     v_top_k := (p_policy ->> 'top_k')::integer;
     v_vector := coalesce(p_vector_ids[:v_top_k], '{}');
-    v_vector_ranks := p_vector_ranks[:v_top_k];
     v_keyword := coalesce(p_keyword_ids[:v_top_k], '{}');
-    v_keyword_ranks := p_keyword_ranks[:v_top_k];
     v_fault := CASE
         WHEN p_query_class IS NULL OR p_query_class NOT IN ('identifier', 'quoted', 'keywords', 'question', 'empty')
             THEN 'the class is not identifier, quoted, keywords, question or empty'
         WHEN v_vector = '{}' AND v_keyword = '{}' THEN 'no leg answered'
         WHEN v_vector <> '{}' AND (p_similarity_peak IS NULL OR p_similarity_peak NOT BETWEEN -1 AND 1) THEN 'the peak of the similarities is not from -1 to 1'
-        ELSE coalesce(kbsearch.find_kb_ranking_fault_v1(v_vector, v_vector_ranks), kbsearch.find_kb_ranking_fault_v1(v_keyword, v_keyword_ranks))
+        ELSE coalesce(
+            kbsearch.find_kb_ranking_fault_v1(v_vector, p_vector_ranks[:v_top_k]), kbsearch.find_kb_ranking_fault_v1(v_keyword, p_keyword_ranks[:v_top_k])
+        )
     END;
     IF v_fault IS NOT NULL THEN
         RAISE EXCEPTION 'nothing to arbitrate: %', v_fault
             USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', v_fault)::text,
                 HINT = 'Pass each leg''s articles, best first and none twice, with their competition ranks, and the class of classify_kb_query_v1.';
     END IF;
-
-    -- what the class has of its own goes before what holds for all
-    v_own := coalesce(p_policy -> 'class_rules' -> p_query_class, '{}');
-    v_rules := p_policy || v_own;
-    IF v_vector = '{}' THEN
-        v_verdict := 'keyword_only';
-        v_rule := 'one_leg.keyword';
-        v_weight := 0;
-    ELSIF v_keyword = '{}' THEN
-        v_verdict := 'vector_only';
-        v_rule := 'one_leg.vector';
-        v_weight := 1;
-    ELSE
-        v_places := ARRAY(SELECT generate_series(1, cardinality(v_vector)::bigint));
-        v_disagreement := kbsearch.kendall_tau_top_k_v1(v_vector, v_keyword, (v_rules ->> 'penalty')::double precision, v_vector_ranks, v_keyword_ranks);
-        IF p_exploratory THEN
-            v_verdict := 'exploratory_fused';
-            v_rule := 'exploratory';
-        ELSIF (v_rules ->> 'calibrated')::boolean THEN
-            v_verdict := 'calibrated_fused';
-            v_rule := 'calibrated';
-        ELSIF v_rules ->> 'advisory_leg' IS NOT NULL THEN
-            v_verdict := 'advisory';
-            v_rule := 'advisory.' || (v_rules ->> 'advisory_leg');
-            v_weight := (v_rules ->> 'advisory_leg' = 'keyword')::integer;
-        ELSIF v_vector = v_keyword AND coalesce(v_vector_ranks, v_places) = coalesce(v_keyword_ranks, v_places) THEN
-            v_verdict := 'rankings_agree';
-            v_rule := 'agree';
-        ELSE
-            v_rule := CASE WHEN v_disagreement > (v_rules ->> 'max_disagreement')::numeric THEN 'severe' ELSE 'moderate' END;
-            v_rule := v_rule || '.' || (v_rules ->> (v_rule || '_rule'));
-            IF v_rule IN ('moderate.fuse', 'severe.fuse') THEN
-                v_verdict := 'fused_within_limit';
-            ELSIF v_rule = 'severe.escalate' THEN
-                v_verdict := 'escalated';
-            ELSIF round(p_similarity_peak, 6) >= (v_rules ->> 'similarity_threshold')::numeric THEN
-                v_verdict := 'vector_privileged';
-                v_rule := v_rule || '.vector';
-                v_weight := (v_rules ->> 'privilege')::numeric;
-            ELSE
-                v_verdict := 'keyword_privileged';
-                v_rule := v_rule || '.keyword';
-                v_weight := 1 - (v_rules ->> 'privilege')::numeric;
-            END IF;
-        END IF;
-    END IF;
-    IF v_verdict <> 'escalated' AND v_weight IS NULL THEN
-        v_weight := (v_rules ->> 'vector_weight')::numeric;
-    END IF;
-    RETURN jsonb_build_object(
-        'verdict', v_verdict,
-        'rule', v_rule || CASE
-            WHEN v_own <> '{}' AND kbsearch.write_kb_decimals_v1(v_rules) <> kbsearch.write_kb_decimals_v1(p_policy) THEN '@' || p_query_class
-            ELSE ''
-        END,
-        'disagreement', trim_scale(v_disagreement)::text,
-        'overlap', CASE WHEN v_disagreement IS NOT NULL THEN kbsearch.rank_biased_overlap_v1(v_vector, v_keyword)::text END,
-        'vector_weight', trim_scale(v_weight)::text,
-        'keyword_weight', trim_scale(1 - v_weight)::text,
-        'directive', CASE v_verdict
-            WHEN 'rankings_agree' THEN 'Both legs rank the same articles alike: they are fused.'
-            WHEN 'vector_only' THEN 'Only the vector leg answered: its ranking is the answer.'
-            WHEN 'keyword_only' THEN 'Only the keyword leg answered: its ranking is the answer.'
-            WHEN 'vector_privileged' THEN 'The legs disagree and the best similarity reaches the threshold: the vector leg is trusted.'
-            WHEN 'keyword_privileged' THEN 'The legs disagree and the best similarity is below the threshold: the keyword leg is trusted.'
-            WHEN 'escalated' THEN 'The legs disagree by more than the limit: there is no answer until somebody decides.'
-            WHEN 'exploratory_fused' THEN 'The search is exploratory: the legs are fused.'
-            WHEN 'calibrated_fused' THEN 'The legs are known to converge: they are fused.'
-            WHEN 'advisory' THEN CASE v_rules ->> 'advisory_leg'
-                WHEN 'vector' THEN 'The vector leg never decides: the keyword leg''s ranking is the answer.'
-                ELSE 'The keyword leg never decides: the vector leg''s ranking is the answer.'
-            END
-            ELSE CASE v_rule
-                WHEN 'severe.fuse' THEN 'The legs disagree by more than the limit, and the rule is to fuse them all the same.'
-                ELSE 'The legs disagree within the limit: they are fused.'
-            END
-        END
+    RETURN kbsearch.decide_kb_rankings_v1(
+        p_policy, p_query_class, v_vector, p_vector_ranks[:v_top_k], v_keyword, p_keyword_ranks[:v_top_k], p_similarity_peak, p_exploratory
     );
 END
 $$;
@@ -955,7 +871,8 @@ BEGIN
     IF v_type = 'object' THEN
         RETURN (
             SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || CASE
-                WHEN jsonb_typeof(m.value) IN ('string', 'boolean', 'null') THEN m.value::text
+                WHEN jsonb_typeof(m.value) IN ('string', 'boolean', 'null') OR m.value::text ~ '^([0-9]{1,15}|[{]})$' THEN m.value::text
+                WHEN m.value::text ~ '^\[([0-9]{1,15}(, [0-9]{1,15})*)?]$' THEN replace(m.value::text, ' ', '')
                 ELSE kbsearch.canonicalize_kb_json_v1(m.value)
             END, ',' ORDER BY CASE
                 -- in UTF-16 the characters beyond U+FFFF stand before U+E000 … U+FFFF
@@ -1482,6 +1399,106 @@ p_ann_window: Articles in a leg''s window, 1 … 1000. NULL: as organizations.an
 Returns: name@version.
 
 Errors: KBORG, KBPRF.';
+
+-- Name: decide_kb_rankings_v1(jsonb, text, bigint[], bigint[], bigint[], bigint[], numeric, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.decide_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean) RETURNS jsonb
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_vector CONSTANT bigint[] := coalesce(p_vector_ids, '{}');
+    v_keyword CONSTANT bigint[] := coalesce(p_keyword_ids, '{}');
+    v_own CONSTANT jsonb := coalesce(p_policy -> 'class_rules' -> p_query_class, '{}');
+    v_rules jsonb;
+    v_places bigint[];
+    v_disagreement numeric;
+    v_verdict text;
+    v_rule text;
+    v_weight numeric;
+BEGIN
+    -- what the class has of its own goes before what holds for all
+    v_rules := p_policy || v_own;
+    IF v_vector = '{}' THEN
+        v_verdict := 'keyword_only';
+        v_rule := 'one_leg.keyword';
+        v_weight := 0;
+    ELSIF v_keyword = '{}' THEN
+        v_verdict := 'vector_only';
+        v_rule := 'one_leg.vector';
+        v_weight := 1;
+    ELSE
+        v_places := ARRAY(SELECT generate_series(1, cardinality(v_vector)::bigint));
+        v_disagreement := kbsearch.measure_kb_disagreement_v1(v_vector, v_keyword, (v_rules ->> 'penalty')::double precision, p_vector_ranks, p_keyword_ranks);
+        IF p_exploratory THEN
+            v_verdict := 'exploratory_fused';
+            v_rule := 'exploratory';
+        ELSIF (v_rules ->> 'calibrated')::boolean THEN
+            v_verdict := 'calibrated_fused';
+            v_rule := 'calibrated';
+        ELSIF v_rules ->> 'advisory_leg' IS NOT NULL THEN
+            v_verdict := 'advisory';
+            v_rule := 'advisory.' || (v_rules ->> 'advisory_leg');
+            v_weight := (v_rules ->> 'advisory_leg' = 'keyword')::integer;
+        ELSIF v_vector = v_keyword AND coalesce(p_vector_ranks, v_places) = coalesce(p_keyword_ranks, v_places) THEN
+            v_verdict := 'rankings_agree';
+            v_rule := 'agree';
+        ELSE
+            v_rule := CASE WHEN v_disagreement > (v_rules ->> 'max_disagreement')::numeric THEN 'severe' ELSE 'moderate' END;
+            v_rule := v_rule || '.' || (v_rules ->> (v_rule || '_rule'));
+            IF v_rule IN ('moderate.fuse', 'severe.fuse') THEN
+                v_verdict := 'fused_within_limit';
+            ELSIF v_rule = 'severe.escalate' THEN
+                v_verdict := 'escalated';
+            ELSIF round(p_similarity_peak, 6) >= (v_rules ->> 'similarity_threshold')::numeric THEN
+                v_verdict := 'vector_privileged';
+                v_rule := v_rule || '.vector';
+                v_weight := (v_rules ->> 'privilege')::numeric;
+            ELSE
+                v_verdict := 'keyword_privileged';
+                v_rule := v_rule || '.keyword';
+                v_weight := 1 - (v_rules ->> 'privilege')::numeric;
+            END IF;
+        END IF;
+    END IF;
+    IF v_verdict <> 'escalated' AND v_weight IS NULL THEN
+        v_weight := (v_rules ->> 'vector_weight')::numeric;
+    END IF;
+    RETURN jsonb_build_object(
+        'verdict', v_verdict,
+        'rule', v_rule || CASE
+            WHEN v_own <> '{}' AND kbsearch.write_kb_decimals_v1(v_rules) <> kbsearch.write_kb_decimals_v1(p_policy) THEN '@' || p_query_class
+            ELSE ''
+        END,
+        'disagreement', trim_scale(v_disagreement)::text,
+        'overlap', CASE WHEN v_disagreement IS NOT NULL THEN kbsearch.rank_biased_overlap_v1(v_vector, v_keyword)::text END,
+        'vector_weight', trim_scale(v_weight)::text,
+        'keyword_weight', trim_scale(1 - v_weight)::text,
+        'directive', CASE v_verdict
+            WHEN 'rankings_agree' THEN 'Both legs rank the same articles alike: they are fused.'
+            WHEN 'vector_only' THEN 'Only the vector leg answered: its ranking is the answer.'
+            WHEN 'keyword_only' THEN 'Only the keyword leg answered: its ranking is the answer.'
+            WHEN 'vector_privileged' THEN 'The legs disagree and the best similarity reaches the threshold: the vector leg is trusted.'
+            WHEN 'keyword_privileged' THEN 'The legs disagree and the best similarity is below the threshold: the keyword leg is trusted.'
+            WHEN 'escalated' THEN 'The legs disagree by more than the limit: there is no answer until somebody decides.'
+            WHEN 'exploratory_fused' THEN 'The search is exploratory: the legs are fused.'
+            WHEN 'calibrated_fused' THEN 'The legs are known to converge: they are fused.'
+            WHEN 'advisory' THEN CASE v_rules ->> 'advisory_leg'
+                WHEN 'vector' THEN 'The vector leg never decides: the keyword leg''s ranking is the answer.'
+                ELSE 'The keyword leg never decides: the vector leg''s ranking is the answer.'
+            END
+            ELSE CASE v_rule
+                WHEN 'severe.fuse' THEN 'The legs disagree by more than the limit, and the rule is to fuse them all the same.'
+                ELSE 'The legs disagree within the limit: they are fused.'
+            END
+        END
+    );
+END
+$$;
+
+-- Name: FUNCTION decide_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.decide_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean) IS 'What arbitrate_kb_rankings_v1 returns, of arguments that it has checked and rankings of at most top_k.';
 
 -- Name: define_kb_ann_index_v1(bigint, bigint, integer, integer, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3612,31 +3629,17 @@ CREATE FUNCTION kbsearch.kendall_tau_top_k_v1(p_left bigint[], p_right bigint[],
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 DECLARE
-    v_fault text := coalesce(kbsearch.find_kb_ranking_fault_v1(p_left, p_left_ranks), kbsearch.find_kb_ranking_fault_v1(p_right, p_right_ranks));
-    v_distance numeric;
-    v_unit numeric;
+    v_fault CONSTANT text := coalesce(
+        kbsearch.find_kb_ranking_fault_v1(p_left, p_left_ranks), kbsearch.find_kb_ranking_fault_v1(p_right, p_right_ranks),
+        CASE WHEN p_penalty IS NULL OR NOT p_penalty BETWEEN 0 AND 1 THEN 'the penalty is not from 0 to 1' END
+    );
 BEGIN
-    IF v_fault IS NOT NULL OR p_penalty IS NULL OR NOT p_penalty BETWEEN 0 AND 1 THEN
-        RAISE EXCEPTION 'the distance cannot be measured: %', coalesce(v_fault, 'the penalty is not from 0 to 1')
-            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', coalesce(v_fault, 'the penalty is not from 0 to 1'))::text,
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION 'the distance cannot be measured: %', v_fault
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', v_fault)::text,
                 HINT = 'Pass lists of different ids, best first, at most 1000 each, with competition ranks where there are ties.';
     END IF;
-    WITH places AS MATERIALIZED (
-        SELECT coalesce(l.id, r.id) AS id, coalesce(l.place, 1001) AS left_place, coalesce(r.place, 1001) AS right_place
-        FROM (SELECT u.id, coalesce(u.rank, u.n) AS place FROM ROWS FROM (unnest(p_left), unnest(p_left_ranks)) WITH ORDINALITY AS u (id, rank, n)) AS l
-        FULL JOIN (
-            SELECT u.id, coalesce(u.rank, u.n) AS place FROM ROWS FROM (unnest(p_right), unnest(p_right_ranks)) WITH ORDINALITY AS u (id, rank, n)
-        ) AS r ON r.id = l.id
-    )
-    SELECT
-        count(*) FILTER (WHERE (a.left_place < b.left_place AND a.right_place > b.right_place) OR (a.left_place > b.left_place AND a.right_place < b.right_place))
-        + p_penalty::numeric * count(*) FILTER (WHERE (a.left_place = b.left_place) <> (a.right_place = b.right_place)),
-        count(*)
-    INTO v_distance, v_unit
-    FROM places AS a
-    INNER JOIN places AS b ON b.id > a.id;
-    -- rounded once, halves up
-    RETURN CASE WHEN v_unit = 0 THEN 0 ELSE trim_scale(div(v_distance * 2e12 + v_unit, 2 * v_unit) * 1e-12) END;
+    RETURN kbsearch.measure_kb_disagreement_v1(p_left, p_right, p_penalty, p_left_ranks, p_right_ranks);
 END
 $$;
 
@@ -3663,6 +3666,10 @@ CREATE FUNCTION kbsearch.list_kb_ann_indexes_v1(p_org_id bigint) RETURNS TABLE(s
     AS $_$
 #variable_conflict use_column
 BEGIN
+    IF p_org_id IS NULL THEN
+        RAISE EXCEPTION 'organisation NULL does not exist'
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id that the indexes were made for.';
+    END IF;
     RETURN QUERY
     SELECT
         split_part(c.relname, '_', 4)::bigint,
@@ -3703,7 +3710,9 @@ index_name: Its name, in the schema of the tables.
 state: ready; building; invalid (a build that was broken off); foreign (of that name, and not what create_kb_ann_index_v1 makes).
 identity: 16 hexadecimal digits, others once it is built again. Cursors carry it.
 definition: As pg_get_indexdef has it.
-bytes: Its size.';
+bytes: Its size.
+
+Errors: KBORG: p_org_id is NULL.';
 
 -- Name: list_kb_candidates_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4387,6 +4396,41 @@ p_query_text: The question; kept where the organisation keeps texts, and checked
 Returns: id of the row.
 
 Errors: KBORG, KBARB (there is no log; the manifest was changed; the text is another search''s).';
+
+-- Name: measure_kb_disagreement_v1(bigint[], bigint[], double precision, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.measure_kb_disagreement_v1(p_left bigint[], p_right bigint[], p_penalty double precision, p_left_ranks bigint[], p_right_ranks bigint[]) RETURNS numeric
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_left bigint[];
+    v_right bigint[];
+    v_distance numeric;
+    v_unit numeric;
+BEGIN
+    -- the places of both lists' ids in each list
+    SELECT
+        array_agg(CASE WHEN u.n <= cardinality(p_left) THEN coalesce(p_left_ranks[u.n], u.n) ELSE 1001 END ORDER BY u.n),
+        array_agg(coalesce(p_right_ranks[array_position(p_right, u.id)], array_position(p_right, u.id), 1001) ORDER BY u.n)
+    INTO v_left, v_right
+    FROM unnest(p_left || p_right) WITH ORDINALITY AS u (id, n)
+    WHERE u.n <= cardinality(p_left) OR array_position(p_left, u.id) IS NULL;
+    SELECT
+        count(*) FILTER (WHERE (v_left[a.n] < v_left[b.n] AND v_right[a.n] > v_right[b.n]) OR (v_left[a.n] > v_left[b.n] AND v_right[a.n] < v_right[b.n]))
+        + p_penalty::numeric * count(*) FILTER (WHERE (v_left[a.n] = v_left[b.n]) <> (v_right[a.n] = v_right[b.n])),
+        count(*)
+    INTO v_distance, v_unit
+    FROM generate_series(1, cardinality(v_left)) AS a (n)
+    CROSS JOIN LATERAL generate_series(a.n + 1, cardinality(v_left)) AS b (n);
+    -- rounded once, halves up
+    RETURN CASE WHEN v_unit = 0 THEN 0 ELSE trim_scale(div(v_distance * 2e12 + v_unit, 2 * v_unit) * 1e-12) END;
+END
+$$;
+
+-- Name: FUNCTION measure_kb_disagreement_v1(p_left bigint[], p_right bigint[], p_penalty double precision, p_left_ranks bigint[], p_right_ranks bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.measure_kb_disagreement_v1(p_left bigint[], p_right bigint[], p_penalty double precision, p_left_ranks bigint[], p_right_ranks bigint[]) IS 'What kendall_tau_top_k_v1 returns, of arguments that it has checked.';
 
 -- Name: measure_kb_recall_v1(bigint, text, ext.vector, bigint, text, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5243,12 +5287,20 @@ DECLARE
     v_top_k CONSTANT bigint := v_policy ->> 'top_k';
     v_some CONSTANT bigint := 4 * v_top_k + 40;
     v_page_has_them CONSTANT boolean := v_kind_quota IS NULL AND p_offset = 0 AND (p_limit IS NULL OR p_limit >= v_top_k);
+    -- how most decisions have chunks scored: so they are before it is known
+    v_fused CONSTANT jsonb := v_policy || coalesce(v_policy -> 'class_rules' -> v_query_class, '{}');
+    v_fused_vector_unit CONSTANT double precision := (v_fused ->> 'vector_weight')::double precision * 1000;
+    v_fused_keyword_unit CONSTANT double precision := (v_fused ->> 'keyword_weight')::double precision * 1e9 / p_plan.keyword_bound;
+    -- the articles up to the end of the page, and the chunks that they are looked for among
+    v_wanted CONSTANT bigint := p_limit + p_offset;
+    v_first CONSTANT bigint := CASE WHEN v_kind_quota IS NULL AND v_wanted <= 250 THEN 4 * v_wanted + 40 ELSE 0 END;
 BEGIN
     RETURN QUERY
     WITH chunks AS MATERIALIZED (
-        SELECT f.article_id, f.chunk_id, f.similarity, f.raw
+        SELECT f.article_id, f.chunk_id, f.score, f.similarity, f.raw
         FROM kbsearch.fuse_kb_weighted_v1(
-            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense, 1, 1
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense,
+            v_fused_vector_unit, v_fused_keyword_unit
         ) AS f
     ),
     vector_some AS MATERIALIZED (
@@ -5257,7 +5309,7 @@ BEGIN
         LIMIT v_some
     ),
     vector_enough AS MATERIALIZED (
-        SELECT count(*) < v_some OR count(DISTINCT s.article_id) FILTER (WHERE s.score > (SELECT min(m.score) FROM vector_some AS m)) >= v_top_k AS enough
+        SELECT count(*) < v_some OR count(DISTINCT s.article_id) >= v_top_k AS enough
         FROM vector_some AS s
     ),
     vector_best AS MATERIALIZED (
@@ -5279,7 +5331,7 @@ BEGIN
         LIMIT v_some
     ),
     keyword_enough AS MATERIALIZED (
-        SELECT count(*) < v_some OR count(DISTINCT s.article_id) FILTER (WHERE s.score > (SELECT min(m.score) FROM keyword_some AS m)) >= v_top_k AS enough
+        SELECT count(*) < v_some OR count(DISTINCT s.article_id) >= v_top_k AS enough
         FROM keyword_some AS s
     ),
     keyword_best AS MATERIALIZED (
@@ -5312,18 +5364,21 @@ BEGIN
             FROM keyword_best AS b
         ) AS k
     ),
+    -- what a chunk's similarity and keyword score count, as apply_kb_decision_v1 has it; NULL: the leg is not used
     decided AS MATERIALIZED (
         SELECT
             d.decision,
             u.uses_vector,
             u.uses_keyword,
-            -- the expressions of apply_kb_decision_v1
-            CASE WHEN u.uses_keyword THEN (d.decision ->> 'vector_weight')::double precision ELSE 1 END * 1000 AS vector_unit,
-            CASE WHEN u.uses_vector THEN (d.decision ->> 'keyword_weight')::double precision ELSE 1 END * 1e9 / v_keyword_bound AS keyword_unit
+            u.uses_vector AND u.uses_keyword AND d.decision ->> 'vector_weight' = v_fused ->> 'vector_weight' AS as_fused,
+            CASE WHEN u.uses_vector THEN CASE WHEN u.uses_keyword THEN (d.decision ->> 'vector_weight')::double precision ELSE 1 END * 1000 END AS vector_unit,
+            CASE WHEN u.uses_keyword THEN
+                CASE WHEN u.uses_vector THEN (d.decision ->> 'keyword_weight')::double precision ELSE 1 END * 1e9 / v_keyword_bound
+            END AS keyword_unit
         FROM (
             SELECT CASE
                 WHEN l.vector_ids IS NOT NULL OR l.keyword_ids IS NOT NULL
-                    THEN kbsearch.arbitrate_kb_rankings_v1(
+                    THEN kbsearch.decide_kb_rankings_v1(
                         v_policy, v_query_class, l.vector_ids, l.vector_ranks, l.keyword_ids, l.keyword_ranks, l.peak, v_exploratory
                     )
             END AS decision
@@ -5334,27 +5389,54 @@ BEGIN
             SELECT (d.decision ->> 'vector_weight')::numeric > 0 AS uses_vector, (d.decision ->> 'keyword_weight')::numeric > 0 AS uses_keyword
         ) AS u
     ),
-    candidates AS MATERIALIZED (
+    -- the decision is looked up: joined with every chunk it costs 1 ms in 10,000
+    scored AS NOT MATERIALIZED (
+        SELECT
+            c.article_id,
+            c.chunk_id,
+            CASE
+                WHEN (SELECT d.as_fused FROM decided AS d) THEN c.score
+                -- the expressions of fuse_kb_weighted_v1
+                ELSE
+                    coalesce(round(greatest(0, c.similarity) * (SELECT d.vector_unit FROM decided AS d))::bigint, 0)
+                    + coalesce(round(c.raw * (SELECT d.keyword_unit FROM decided AS d))::bigint, 0)
+            END AS score,
+            c.similarity,
+            c.raw
+        FROM chunks AS c
+        WHERE
+            (c.similarity IS NOT NULL AND (SELECT d.uses_vector FROM decided AS d))
+            OR (c.raw IS NOT NULL AND (SELECT d.uses_keyword FROM decided AS d))
+    ),
+    first AS MATERIALIZED (
         SELECT s.article_id, s.chunk_id, s.score, s.similarity, s.raw
+        FROM scored AS s
+        WHERE v_first > 0 AND (v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score)
+        ORDER BY score DESC, article_id ASC, chunk_id ASC
+        LIMIT v_first
+    ),
+    first_enough AS MATERIALIZED (
+        SELECT
+            v_first > 0
+            AND (count(*) < v_first OR count(DISTINCT f.article_id) FILTER (WHERE f.score > (SELECT min(m.score) FROM first AS m)) >= v_wanted) AS enough
+        FROM first AS f
+    ),
+    candidates AS MATERIALIZED (
+        SELECT DISTINCT ON (b.article_id)
+            b.article_id,
+            b.chunk_id,
+            b.score,
+            CASE WHEN d.uses_vector THEN b.similarity END AS similarity,
+            CASE WHEN d.uses_keyword THEN b.raw END AS raw
         FROM (
-            SELECT DISTINCT ON (f.article_id) f.article_id, f.chunk_id, f.score, f.similarity, f.raw
-            FROM (
-                SELECT
-                    c.article_id, c.chunk_id,
-                    -- the expressions of fuse_kb_weighted_v1
-                    coalesce(round(greatest(0, u.similarity) * d.vector_unit)::bigint, 0) + coalesce(round(u.raw * d.keyword_unit)::bigint, 0) AS score,
-                    u.similarity,
-                    u.raw
-                FROM chunks AS c
-                CROSS JOIN decided AS d
-                CROSS JOIN LATERAL (
-                    SELECT CASE WHEN d.uses_vector THEN c.similarity END AS similarity, CASE WHEN d.uses_keyword THEN c.raw END AS raw
-                ) AS u
-                WHERE u.similarity IS NOT NULL OR u.raw IS NOT NULL
-            ) AS f
-            ORDER BY f.article_id ASC, f.score DESC, f.chunk_id ASC
-        ) AS s
-        WHERE v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score
+            SELECT f.article_id, f.chunk_id, f.score, f.similarity, f.raw FROM first AS f
+            WHERE (SELECT e.enough FROM first_enough AS e)
+            UNION ALL
+            SELECT s.article_id, s.chunk_id, s.score, s.similarity, s.raw FROM scored AS s
+            WHERE NOT (SELECT e.enough FROM first_enough AS e) AND (v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score)
+        ) AS b
+        CROSS JOIN decided AS d
+        ORDER BY b.article_id ASC, b.score DESC, b.chunk_id ASC
     ),
     cut AS (
         SELECT q.article_id
@@ -5366,9 +5448,13 @@ BEGIN
         WHERE q.place_in_kind > coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
     counted AS MATERIALIZED (
-        SELECT count(*) AS total
-        FROM candidates AS c
-        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
+        SELECT CASE
+            WHEN (SELECT e.enough FROM first_enough AS e) THEN (
+                SELECT count(DISTINCT s.article_id) FROM scored AS s
+                WHERE v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score
+            )
+            ELSE (SELECT count(*) FROM candidates AS c WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u))
+        END AS total
     ),
     page AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
@@ -7385,6 +7471,112 @@ ALTER TABLE kbsearch.kb_embedding_spaces ALTER COLUMN id ADD GENERATED BY DEFAUL
     CACHE 1
 );
 
+-- Name: kb_gold_judgements; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_gold_judgements (
+    org_id bigint NOT NULL,
+    set_name text NOT NULL,
+    question_ref text NOT NULL,
+    article_id bigint NOT NULL,
+    grade integer DEFAULT 1 NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_gold_judgements_grade_check CHECK ((grade >= 0))
+);
+
+-- Name: TABLE kb_gold_judgements; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_gold_judgements IS 'How well an article answers a question of a gold set. An article without a judgement counts as one that does not answer; a judgement goes with its article.';
+
+-- Name: COLUMN kb_gold_judgements.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_judgements.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_gold_judgements.set_name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_judgements.set_name IS 'The gold set.';
+
+-- Name: COLUMN kb_gold_judgements.question_ref; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_judgements.question_ref IS 'The question.';
+
+-- Name: COLUMN kb_gold_judgements.article_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_judgements.article_id IS 'The article that was judged.';
+
+-- Name: COLUMN kb_gold_judgements.grade; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_judgements.grade IS '0: does not answer; 1 and more: answers, the better the more.';
+
+-- Name: COLUMN kb_gold_judgements.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_judgements.created_at IS 'When it was judged.';
+
+-- Name: kb_gold_questions; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_gold_questions (
+    org_id bigint NOT NULL,
+    set_name text NOT NULL,
+    ref text NOT NULL,
+    question text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_gold_questions_question_check CHECK (((question <> ''::text) AND (octet_length(question) <= 32768))),
+    CONSTRAINT kb_gold_questions_ref_check CHECK (((ref <> ''::text) AND (octet_length(ref) <= 200)))
+);
+
+-- Name: TABLE kb_gold_questions; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_gold_questions IS 'A question of a gold set.';
+
+-- Name: COLUMN kb_gold_questions.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_questions.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_gold_questions.set_name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_questions.set_name IS 'The gold set.';
+
+-- Name: COLUMN kb_gold_questions.ref; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_questions.ref IS 'Its name in the set, and in what is exported of it: a query id.';
+
+-- Name: COLUMN kb_gold_questions.question; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_questions.question IS 'What is asked, as a user would: at most 32,768 bytes.';
+
+-- Name: COLUMN kb_gold_questions.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_questions.created_at IS 'When it was added.';
+
+-- Name: kb_gold_sets; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_gold_sets (
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    description text DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_gold_sets_name_check CHECK (((name <> ''::text) AND (octet_length(name) <= 200)))
+);
+
+-- Name: TABLE kb_gold_sets; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_gold_sets IS 'A set of questions with judgements, to measure rankings by; of no meaning to searches.';
+
+-- Name: COLUMN kb_gold_sets.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_sets.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_gold_sets.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_sets.name IS 'Name.';
+
+-- Name: COLUMN kb_gold_sets.description; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_sets.description IS 'For people.';
+
+-- Name: COLUMN kb_gold_sets.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_gold_sets.created_at IS 'When it was made.';
+
 -- Name: kb_ingest_sources; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_ingest_sources (
@@ -7556,6 +7748,21 @@ ALTER TABLE ONLY kbsearch.kb_embedding_spaces
 ALTER TABLE ONLY kbsearch.kb_embedding_spaces
     ADD CONSTRAINT kb_embedding_spaces_pkey PRIMARY KEY (id);
 
+-- Name: kb_gold_judgements kb_gold_judgements_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_gold_judgements
+    ADD CONSTRAINT kb_gold_judgements_pkey PRIMARY KEY (org_id, set_name, question_ref, article_id);
+
+-- Name: kb_gold_questions kb_gold_questions_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_gold_questions
+    ADD CONSTRAINT kb_gold_questions_pkey PRIMARY KEY (org_id, set_name, ref);
+
+-- Name: kb_gold_sets kb_gold_sets_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_gold_sets
+    ADD CONSTRAINT kb_gold_sets_pkey PRIMARY KEY (org_id, name);
+
 -- Name: kb_ingest_sources kb_ingest_sources_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_ingest_sources
@@ -7602,6 +7809,10 @@ CREATE INDEX kb_arbitration_log_time ON kbsearch.kb_arbitration_log USING btree 
 -- Name: kb_article_embeddings_scan; Type: INDEX; Schema: kbsearch; Owner: -
 
 CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings USING btree (org_id, space_id, searchable, has_direction);
+
+-- Name: kb_gold_judgements_article; Type: INDEX; Schema: kbsearch; Owner: -
+
+CREATE INDEX kb_gold_judgements_article ON kbsearch.kb_gold_judgements USING btree (org_id, article_id);
 
 -- Name: kb_search_snapshots_expiry; Type: INDEX; Schema: kbsearch; Owner: -
 
@@ -7750,6 +7961,26 @@ ALTER TABLE ONLY kbsearch.kb_embedding_counts
 
 ALTER TABLE ONLY kbsearch.kb_embedding_inputs
     ADD CONSTRAINT kb_embedding_inputs_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
+-- Name: kb_gold_judgements kb_gold_judgements_org_id_article_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_gold_judgements
+    ADD CONSTRAINT kb_gold_judgements_org_id_article_id_fkey FOREIGN KEY (org_id, article_id) REFERENCES kbsearch.kb_articles(org_id, id) ON DELETE CASCADE;
+
+-- Name: kb_gold_judgements kb_gold_judgements_org_id_set_name_question_ref_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_gold_judgements
+    ADD CONSTRAINT kb_gold_judgements_org_id_set_name_question_ref_fkey FOREIGN KEY (org_id, set_name, question_ref) REFERENCES kbsearch.kb_gold_questions(org_id, set_name, ref) ON UPDATE CASCADE ON DELETE CASCADE;
+
+-- Name: kb_gold_questions kb_gold_questions_org_id_set_name_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_gold_questions
+    ADD CONSTRAINT kb_gold_questions_org_id_set_name_fkey FOREIGN KEY (org_id, set_name) REFERENCES kbsearch.kb_gold_sets(org_id, name) ON UPDATE CASCADE ON DELETE CASCADE;
+
+-- Name: kb_gold_sets kb_gold_sets_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_gold_sets
+    ADD CONSTRAINT kb_gold_sets_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
 
 -- Name: kb_ingest_sources kb_ingest_sources_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 

@@ -7,6 +7,10 @@ SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 #variable_conflict use_column
 BEGIN
+    IF p_org_id IS NULL THEN
+        RAISE EXCEPTION 'organisation NULL does not exist'
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id that the indexes were made for.';
+    END IF;
     RETURN QUERY
     SELECT
         split_part(c.relname, '_', 4)::bigint,
@@ -45,4 +49,6 @@ index_name: Its name, in the schema of the tables.
 state: ready; building; invalid (a build that was broken off); foreign (of that name, and not what create_kb_ann_index_v1 makes).
 identity: 16 hexadecimal digits, others once it is built again. Cursors carry it.
 definition: As pg_get_indexdef has it.
-bytes: Its size.';
+bytes: Its size.
+
+Errors: KBORG: p_org_id is NULL.';
