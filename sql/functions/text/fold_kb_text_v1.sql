@@ -2,7 +2,7 @@
 -- lexemes under C and under C.UTF-8. The tables hold every letter that Unicode 14 gives a one-letter lower case and that is
 -- left after the marks are gone, and the Latin letters that no decomposition reaches (ø, ł, đ, …). Two tables, because translate()
 -- searches its list for every character: text in Latin, Greek and Cyrillic letters does not pay for the rest,
--- and text without capitals of such letters pays for neither.
+-- and text without capitals of such letters pays for neither. OFFSET 0: each step is computed once, and not once for each place that names it.
 CREATE FUNCTION kbsearch.fold_kb_text_v1(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
@@ -111,7 +111,9 @@ BEGIN ATOMIC
                             translate(p_text, U&'\2122\2120', '  ') COLLATE "C", '([̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]{30})[̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]+', '\1', 'g'
                         ) AS content
                     ) AS bounded
+                    OFFSET 0
                 ) AS plain
+                OFFSET 0
             ) AS latin
         )
     END;
