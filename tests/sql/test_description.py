@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import psycopg
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import examples
@@ -142,7 +142,7 @@ def test_a_description_counts_the_words_of_the_analysis(connection: psycopg.Conn
         ],
         "english",
     )
-    @examples(150)
+    @settings(examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     def law(chunks: list[Fields], language: str) -> None:
         agree(connection, chunks, language)
 
