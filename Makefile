@@ -8,6 +8,8 @@ PYTHON ?= $(shell for p in python3.12 python3.13 python3.11 python3.14 python3 p
 	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start hundreds of processes: compiling kbsearch anew in each takes longer than what they do.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format head docs mutants bench image test-docker test-servers clean
@@ -25,8 +27,8 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## embedded PostgreSQL, Python's language reference, three questions, every page checked
 	$(BIN)/kbsearch demo
 
-test: $(STAMP) ## all tests, on as many processes as there are cores
-	$(BIN)/python -m pytest $(PARALLEL)
+test: $(STAMP) ## all tests that need no Docker engine, on as many processes as there are cores
+	$(BIN)/python -m pytest $(PARALLEL) -m "not docker"
 
 lint: $(STAMP) ## ruff, mypy, sqlfluff, frozen files
 	$(BIN)/ruff check .
@@ -54,8 +56,8 @@ bench: $(STAMP) ## medians and ratios of the speed targets
 image: $(STAMP) ## Docker images kbsearch-database and kbsearch-cli
 	PYTHON=$(BIN)/python docker/build.sh
 
-test-docker: image ## tests of the images, and the property tests on the embedded server and in a container
-	KBSEARCH_DOCKER=required $(BIN)/python -m pytest $(PARALLEL) tests/docker tests/properties
+test-docker: image ## all other tests: of the images, of the plugin's containers, and the property tests in a container
+	KBSEARCH_DOCKER=required $(BIN)/python -m pytest $(PARALLEL) -m docker
 
 test-servers: image ## the property tests on PostgreSQL 15, 17 and 18; what servers that won't do are told
 	for kind in 13-bare 15-bare 15 17 18; do docker/base-image.sh $$kind || exit; done

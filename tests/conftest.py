@@ -28,6 +28,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from kbsearch import embedded, migrate, testing
+from kbsearch.testing import servers
 from tests.docker.engine import lacking
 
 FAST = {
@@ -36,9 +37,12 @@ FAST = {
     "synchronous_commit": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
-    "max_wal_size": "2GB",
+    "min_wal_size": "32MB",
+    "max_wal_size": "1GB",
 }
 """For a server whose data live as long as the tests; those that need a restart do nothing, which is fine."""
+ROOM = 4 * 2**30
+"""Bytes that must be free in memory for a server's data to be there."""
 
 
 CONTAINER = "container"
@@ -55,8 +59,24 @@ SLOW = ("docker", "testing", "examples", "docs")
 """Folders whose tests wait more than they compute; they come first, so that no process of the run is left alone with them at its end."""
 
 
+ENGINE = {"swept", "docker"}
+"""Fixtures of tests that need a Docker engine."""
+
+
+def needs_docker(item: pytest.Item) -> bool:
+    """Whether a test is one of `make test-docker`, and not of `make test`."""
+    parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    if parameters.get("target_server") == CONTAINER or parameters.get("kind") == "docker":
+        return True
+    return not ENGINE.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the folders; with pytest-xdist it needs --no-loadscope-reorder."""
+    """Mark what needs Docker, before pytest selects by marks. Order the folders; with pytest-xdist it needs --no-loadscope-reorder."""
+    for item in items:
+        if needs_docker(item):
+            item.add_marker(pytest.mark.docker)
     root = Path(__file__).parent
     items.sort(
         key=lambda item: item.path.relative_to(root).parts[0] not in SLOW if item.path.is_relative_to(root) else True
@@ -84,8 +104,10 @@ def _may_create_roles(connection: psycopg.Connection[Any]) -> bool:
 
 @pytest.fixture(scope="session")
 def embedded_dsn() -> Iterator[str]:
-    """Connection string of the superuser of an embedded server of this process's own."""
-    directory = Path(tempfile.mkdtemp(prefix="kbsearch-test-"))
+    """Connection string of the superuser of an embedded server of this process's own, with its data in memory where there is room."""
+    memory = servers.MEMORY
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= ROOM
+    directory = Path(tempfile.mkdtemp(prefix="kbsearch-test-", dir=memory if roomy else None))
     data = directory / "postgres"
     try:
         yield embedded.start(data, settings=FAST).dsn("postgres")
@@ -160,10 +182,14 @@ class Databases:
         role: the application's role.
         has_role: whether that is another than the administrator's.
         is_superuser: whether the administrator is one.
+
+    Args:
+        server_dsn: as above.
+        strategy: option of CREATE DATABASE: how a template is copied.
     """
 
-    def __init__(self, server_dsn: str) -> None:
-        self.server_dsn = server_dsn
+    def __init__(self, server_dsn: str, strategy: LiteralString = "") -> None:
+        self.server_dsn, self._strategy = server_dsn, strategy
         self.role = f"kbsearch_test_{uuid.uuid4().hex[:12]}"
         self._password = uuid.uuid4().hex
         with psycopg.connect(server_dsn, autocommit=True) as connection:
@@ -200,7 +226,7 @@ class Databases:
     def bare(self, template: str = "template0", *, locale: LiteralString = "") -> str:
         """Create a database, and return the administrator's connection string: nothing is prepared, the search path is PostgreSQL's own."""
         name = f"kbsearch_test_{uuid.uuid4().hex[:12]}"
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8' " + locale)
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} ENCODING 'UTF8' " + self._strategy + locale)
         self._run(statement.format(sql.Identifier(name), sql.Identifier(template)))
         return make_conninfo(self.server_dsn, dbname=name)
 
@@ -240,8 +266,9 @@ class Databases:
 
 
 @pytest.fixture(scope="session")
-def databases(server_dsn: str) -> Iterator[Databases]:
-    made = Databases(server_dsn)
+def databases(server_dsn: str, pytestconfig: pytest.Config) -> Iterator[Databases]:
+    # On a server that keeps nothing, copying files is faster than logging their pages; one of somebody's own decides itself.
+    made = Databases(server_dsn, "" if asked_for(pytestconfig) == "dsn" else "STRATEGY file_copy ")
     try:
         yield made
     finally:

@@ -19,11 +19,15 @@ import psycopg
 import pytest
 
 from kbsearch.testing import servers
+from tests.conftest import needs_docker
+from tests.docker.engine import required
 
 PYTEST = """import signal, sys, pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(pytest.main(sys.argv[1:]))"""
 """What a shell runs in the background ignores Ctrl-C, and all that it starts inherits that: this does not."""
+LEFT_OUT = ("-p", "no:anyio", "-p", "no:hypothesispytest", "-p", "no:platformdirs")
+"""Plugins of other packages, found as ours is: importing them takes longer than most of the runs."""
 PATIENCE = 90.0
 """Seconds that a run may take until its test runs, on a machine that is busy."""
 
@@ -54,7 +58,7 @@ class Project:
             name: value for name, value in os.environ.items() if not name.startswith(("KBSEARCH_", "PG", "PYTEST_"))
         }
         process = subprocess.Popen(
-            [sys.executable, "-c", PYTEST, "-p", "no:cacheprovider", *arguments],
+            [sys.executable, "-c", PYTEST, "-p", "no:cacheprovider", *LEFT_OUT, *arguments],
             cwd=self.directory,
             env={**kept, "TMPDIR": str(self.temporary), "COLUMNS": "200", **self.variables, **variables},
             stdin=subprocess.DEVNULL,
@@ -137,10 +141,11 @@ def project(tmp_path: Path) -> Iterator[Project]:
 _SKIPPED = pytest.StashKey[str]()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what needs Docker where no engine answers, or has the image."""
-    needing = [item for item in items if _needs_docker(item)]
-    if needing:
+    """Skip what needs Docker where no engine answers, or has the image; where Docker is required it fails by itself."""
+    needing = [item for item in items if needs_docker(item) and item.path.parent == Path(__file__).parent]
+    if needing and not required():
         try:
             servers.Container(servers.Request("none", "/nowhere", "docker")).check()
         except servers.ServerUnavailableError as error:
@@ -151,11 +156,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_report_collectionfinish(config: pytest.Config) -> str | None:
     return config.stash.get(_SKIPPED, None)
-
-
-def _needs_docker(item: pytest.Item) -> bool:
-    kind = getattr(item, "callspec", None) and item.callspec.params.get("kind")  # type: ignore[attr-defined]
-    return kind == "docker" or "docker" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture
