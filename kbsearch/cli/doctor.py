@@ -54,6 +54,13 @@ def doctor(
     deep: Annotated[
         bool, typer.Option("--deep", help="Analyse every chunk again and search every organisation, not samples.")
     ] = False,
+    recall: Annotated[
+        bool,
+        typer.Option(
+            "--recall",
+            help="Measure what approximate searches miss, by searches of the organisations' own texts and vectors.",
+        ),
+    ] = False,
     check: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,6 +81,7 @@ def doctor(
                 organization=org,
                 role=role,
                 deep=deep,
+                recall=recall,
                 checks=check or None,
                 progress=progress,
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from kbsearch.doctor import data, derived, embeddings, objects, rights, search, settings, versions
+from kbsearch.doctor import ann, data, derived, embeddings, objects, rights, search, settings, versions
 from kbsearch.doctor.base import CHECKS, Check, Examination, Finding, Level, Progress, run_check
 from kbsearch.errors import KBSearchError, OrganizationError
 from kbsearch.schema import DEFAULT, check_schema
@@ -16,7 +16,7 @@ __all__ = ["Diagnosis", "Finding", "Level", "UnknownCheckError", "UnknownRoleErr
 
 GROUPS = tuple(
     module.__name__.rpartition(".")[2]
-    for module in (versions, rights, objects, settings, derived, data, embeddings, search)
+    for module in (versions, rights, objects, settings, derived, data, embeddings, ann, search)
 )
 """The modules of the checks, in the order in which they run; importing them registers their checks."""
 
@@ -61,6 +61,7 @@ def examine(
     organization: str | None = None,
     role: str | None = None,
     deep: bool = False,
+    recall: bool = False,
     checks: Collection[str] | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
@@ -72,6 +73,7 @@ def examine(
         organization: name of the only organisations to look at; all by default.
         role: role whose rights are looked at; the connection's by default.
         deep: analyse every chunk again and search every organisation, instead of samples.
+        recall: measure what approximate searches miss, in organisations that have an index for them.
         checks: names of groups (`derived`) or checks (`derived.postings`) to run; all by default.
         progress: is told how far a check is.
 
@@ -91,6 +93,7 @@ def examine(
             schema=schema,
             role="",
             deep=deep,
+            recall=recall,
             org_name=organization,
             server_version=connection.info.server_version,
         )

@@ -83,6 +83,7 @@ class Examination:
         schema: schema that kbsearch is installed in.
         role: role whose rights are looked at.
         deep: analyse and search everything instead of a sample.
+        recall: measure what approximate searches miss.
         org_name: name of the only organisations to look at, None for all.
         server_version: as libpq has it: 180006 is 18.6.
         progress: is told how far a check is that looks at one organisation after another.
@@ -96,6 +97,7 @@ class Examination:
     org_name: str | None
     server_version: int
     progress: Progress = _no_progress
+    recall: bool = False
 
     def sql(self, text: str) -> str:
         """Return SQL for the schema that is examined."""

@@ -41,6 +41,7 @@ class Crowd:
         org_ids: the first is the one that is asked.
     """
 
+    dsn: str
     connection: psycopg.Connection[Any]
     org_ids: Sequence[int]
     space_id: int
@@ -107,6 +108,15 @@ class Crowd:
     def ids(self, question: Question, org_id: int | None = None, **others: Any) -> list[int]:
         return [item["article_id"] for item in self.page(question, org_id, **others)["items"]]
 
+    def listed(self) -> list[tuple[str, bool]]:
+        """State and whether it is being built, of the indexes of the organisation that is asked."""
+        return [
+            ("invalid" if state == "building" else state, state == "building")
+            for (state,) in self.connection.execute(
+                "SELECT l.state FROM kbsearch.list_kb_ann_indexes_v1(%s) AS l", [self.org_id]
+            )
+        ]
+
     def use(self, retrieval: str, window: int = 200) -> None:
         self.connection.execute(
             "UPDATE kbsearch.organizations SET retrieval = %s, ann_window = %s WHERE id = %s",
@@ -130,7 +140,7 @@ def crowd(dsn: str, chunks: int, others: int, number: int = 3) -> Iterator[Crowd
                 [number + 1],
             )
         ]
-        made = Crowd(connection, org_ids, row[0], np.random.default_rng(7))
+        made = Crowd(dsn, connection, org_ids, row[0], np.random.default_rng(7))
         left = dict.fromkeys(org_ids, others)
         left[org_ids[0]] = chunks
         while any(left.values()):

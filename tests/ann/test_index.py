@@ -43,7 +43,7 @@ def refused(crowd: Crowd, code: str, run: Callable[[], object]) -> psycopg.Error
 
 def spoil(crowd: Crowd, superuser: Callable[[str], str], name: str) -> None:
     """Leave the index as a CREATE INDEX CONCURRENTLY does that was broken off."""
-    with psycopg.connect(superuser(crowd.connection.info.dsn), autocommit=True) as connection:
+    with psycopg.connect(superuser(crowd.dsn), autocommit=True) as connection:
         connection.execute(
             "UPDATE pg_index SET indisvalid = false WHERE indexrelid = %s::regclass", [f"kbsearch.{name}"]
         )
@@ -286,7 +286,7 @@ def test_by_a_role_that_only_reads(small: Crowd, admin: Callable[[str], str]) ->
     small.use("ann", 20)
     expected = small.ids(question, limit=100)
     role = f"kbsearch_reader_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(admin(small.connection.info.dsn), autocommit=True) as connection:
+    with psycopg.connect(admin(small.dsn), autocommit=True) as connection:
         for statement in (
             f"CREATE ROLE {role} NOSUPERUSER",
             f"GRANT {role} TO CURRENT_USER",
@@ -297,7 +297,7 @@ def test_by_a_role_that_only_reads(small: Crowd, admin: Callable[[str], str]) ->
         try:
             connection.execute(f"SET ROLE {role}".encode())
             connection.execute("SET search_path = ''")
-            reader = Crowd(connection, small.org_ids, small.space_id, small.chance)
+            reader = Crowd(small.dsn, connection, small.org_ids, small.space_id, small.chance)
             assert reader.ids(question, limit=100) == expected
         finally:
             connection.execute("RESET ROLE")

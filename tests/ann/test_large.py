@@ -140,7 +140,7 @@ def test_the_plans(windowed: Crowd, superuser: Callable[[str], str]) -> None:
     """As the server logs them, of every statement in the function, with just-in-time compilation offered at no cost."""
     (question,) = windowed.questions(1)
     plans: list[dict[str, Any]] = []
-    with psycopg.connect(superuser(windowed.connection.info.dsn), autocommit=True) as connection:
+    with psycopg.connect(superuser(windowed.dsn), autocommit=True) as connection:
         try:
             connection.execute("LOAD 'auto_explain'")
         except psycopg.errors.UndefinedFile:

@@ -19,7 +19,7 @@ def test_a_healthy_database_gives_no_finding(patient: Patient) -> None:
     findings = patient.findings(deep=True)
     assert [one for one in findings if one.level in (Level.WARNING, Level.PROBLEM)] == []
     assert {one.check for one in findings if one.level is Level.UNCHECKED} <= {"settings.transactions"}
-    assert {one.check for one in findings} == {one.name for one in doctor.choose()}
+    assert {one.check for one in findings} == {one.name for one in doctor.choose()} - {"ann.recall"}
 
 
 def test_an_installation_without_data_gives_no_finding(empty: Patient) -> None:
