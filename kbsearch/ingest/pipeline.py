@@ -29,7 +29,7 @@ from kbsearch.ingest.report import Connection, IngestReport, Progress, UsageErro
 from kbsearch.ingest.spaces import Space, activate_space, active_space, ensure_space
 from kbsearch.ingest.splitter import Splitter
 from kbsearch.ingest.vectors import StoredChunk, stored_chunks
-from kbsearch.ingest.writer import Counts, Writer, groups
+from kbsearch.ingest.writer import Counts, Pace, Writer, groups
 from kbsearch.schema import DEFAULT, in_schema
 
 RESERVED_AT_ONCE = 1000
@@ -235,6 +235,7 @@ class _Ingest:
     def _write(self, planner: Planner, writer: Writer, *, again: bool) -> None:
         """Write what there is to write. again: what was put off until searches use this ingest's space."""
         done = 0
+        pace = Pace()
         for entries in _slices(self._feed.documents(), READ_AT_ONCE):
             documents = [(source, entry) for source, entry in entries if isinstance(entry, Document)]
             rejected = [entry for _, entry in entries if isinstance(entry, Rejected)]
@@ -245,8 +246,10 @@ class _Ingest:
             notes = self._notes([document.external_ref for _, document in documents])
             active = active_space(self._connection, self._org_id, self._schema)
             plan = planner.plan_deferred(documents, notes) if again else planner.plan(documents, notes, active)
-            for group in groups(plan):
+            for group in groups(plan, pace):
+                started = time.monotonic()
                 writer.write([work for work in group if work is not None])
+                pace.took(time.monotonic() - started)
                 done += len(group)
                 self._progress("articles", done, self._feed.size)
 

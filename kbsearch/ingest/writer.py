@@ -27,7 +27,11 @@ ARTICLES_AT_ONCE = 512
 EMBEDDED_AT_ONCE = 128
 """Chunks that are embedded, into the cache, at a time: what is computed again at most after an interruption."""
 COMMITTED_AT_ONCE = 512
-"""Chunks that are committed together at most, give or take an article: written together, they cost less."""
+"""Chunks that are committed together at first, give or take an article."""
+COMMITTED_AT_MOST = 2048
+"""Chunks that are committed together while that takes little time: written together, they cost less."""
+QUICK_SECONDS = 2.0
+"""Below that, twice as many are committed at a time; nobody waits long for the next articles, or for a lock of this run."""
 
 _WRITE = "SELECT kbsearch.write_kb_articles_v1(p_org_id => %s, p_articles => %s, p_space_id => %s)"
 _NOTE = "UPDATE kbsearch.kb_articles SET content_sha256 = %s WHERE org_id = %s AND external_ref = %s"
@@ -239,7 +243,22 @@ def _is_of_documents(error: psycopg.DatabaseError) -> bool:
     return (error.sqlstate or "").startswith("KB")
 
 
-def groups(items: Iterable[Work | None]) -> Iterator[list[Work | None]]:
+class Pace:
+    """How many chunks are committed together: twice as many while that is quick, half as many where it is not."""
+
+    def __init__(self) -> None:
+        """Start with few."""
+        self.chunks = COMMITTED_AT_ONCE
+
+    def took(self, seconds: float) -> None:
+        """Learn how long it took to embed and commit a group."""
+        if seconds < QUICK_SECONDS:
+            self.chunks = max(self.chunks, min(2 * self.chunks, COMMITTED_AT_MOST))
+        else:
+            self.chunks = min(self.chunks, max(self.chunks // 2, COMMITTED_AT_ONCE))
+
+
+def groups(items: Iterable[Work | None], pace: Pace) -> Iterator[list[Work | None]]:
     """Work in the portions in which it is committed."""
     group: list[Work | None] = []
     chunks = articles = 0
@@ -248,7 +267,7 @@ def groups(items: Iterable[Work | None]) -> Iterator[list[Work | None]]:
         if item is not None:
             articles += 1
             chunks += len(item.chunks)
-        if chunks >= COMMITTED_AT_ONCE or articles >= ARTICLES_AT_ONCE:
+        if chunks >= pace.chunks or articles >= ARTICLES_AT_ONCE:
             yield group
             group, chunks, articles = [], 0, 0
     if group:

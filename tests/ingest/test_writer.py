@@ -131,3 +131,11 @@ def test_bad_arguments_are_refused(connection: Connection, arguments: tuple[str,
     assert refused.value.sqlstate == sqlstate
     assert refused.value.diag.message_hint
     assert isinstance(json.loads(str(refused.value.diag.message_detail)), dict)
+
+
+def test_more_is_committed_together_while_that_is_quick() -> None:
+    pace, sizes = writer.Pace(), []
+    for seconds in (0.1, 0.1, 0.1, 3.0, 0.1, 60.0, 60.0, 60.0):
+        pace.took(seconds)
+        sizes.append(pace.chunks)
+    assert sizes == [1024, 2048, 2048, 1024, 2048, 1024, 512, 512]

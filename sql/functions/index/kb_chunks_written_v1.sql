@@ -84,19 +84,33 @@ BEGIN
             END IF;
         ELSE
             v_segment := nextval('kbsearch.kb_segment_seq');
-            WITH numbered AS (
-                SELECT c.lexeme, c.entry, (row_number() OVER (PARTITION BY c.lexeme ORDER BY c.entry) - 1) / 200 AS block
+            WITH words AS (
+                SELECT c.lexeme COLLATE "C" AS lexeme, array_agg(c.entry) AS entries
                 FROM written AS w
                 INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
                 CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
                     w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, v_sign
                 ) AS c
                 WHERE w.org_id = v_org_id
+                GROUP BY c.lexeme COLLATE "C"
+            ),
+            sorted AS MATERIALIZED (
+                SELECT w.lexeme, ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) AS entries FROM words AS w
+            ),
+            blocks AS (
+                SELECT s.lexeme, s.entries FROM sorted AS s WHERE cardinality(s.entries) <= 200
+                UNION ALL
+                SELECT s.lexeme, s.entries[first.n:first.n + 199]
+                FROM sorted AS s
+                CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
+                WHERE cardinality(s.entries) > 200
             )
             INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
-            SELECT v_org_id, n.lexeme, min(n.entry) >> 12, v_segment, v_sign, max(n.entry & 4095), count(*), array_agg(n.entry ORDER BY n.entry)
-            FROM numbered AS n
-            GROUP BY n.lexeme, n.block;
+            SELECT
+                v_org_id, b.lexeme, b.entries[1] >> 12, v_segment, v_sign,
+                (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e), cardinality(b.entries), b.entries
+            FROM blocks AS b
+            ORDER BY b.lexeme, b.entries[1];
             INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count)
             SELECT v_org_id, v_segment, v_sign * count(*), v_sign * sum(w.occurrence_count)
             FROM written AS w

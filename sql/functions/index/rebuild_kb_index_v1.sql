@@ -25,15 +25,29 @@ BEGIN
     removed_stats AS (
         DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id
     ),
-    numbered AS (
-        SELECT e.lexeme, e.entry, (row_number() OVER (PARTITION BY e.lexeme ORDER BY e.entry) - 1) / 200 AS block
+    words AS (
+        SELECT e.lexeme COLLATE "C" AS lexeme, array_agg(e.entry) AS entries
         FROM kbsearch.list_kb_entries_v1(p_org_id) AS e
+        GROUP BY e.lexeme COLLATE "C"
+    ),
+    sorted AS MATERIALIZED (
+        SELECT w.lexeme, ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) AS entries FROM words AS w
+    ),
+    blocks AS (
+        SELECT s.lexeme, s.entries FROM sorted AS s WHERE cardinality(s.entries) <= 200
+        UNION ALL
+        SELECT s.lexeme, s.entries[first.n:first.n + 199]
+        FROM sorted AS s
+        CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
+        WHERE cardinality(s.entries) > 200
     ),
     posted AS (
         INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
-        SELECT p_org_id, n.lexeme, min(n.entry) >> 12, v_segment, 1, max(n.entry & 4095), count(*), array_agg(n.entry ORDER BY n.entry)
-        FROM numbered AS n
-        GROUP BY n.lexeme, n.block
+        SELECT
+            p_org_id, b.lexeme, b.entries[1] >> 12, v_segment, 1,
+            (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e), cardinality(b.entries), b.entries
+        FROM blocks AS b
+        ORDER BY b.lexeme, b.entries[1]
         RETURNING 1
     ),
     kept AS (
