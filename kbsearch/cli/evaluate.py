@@ -195,7 +195,7 @@ class _Asked:
     def gold_set(self, name: str, org: str | None, syntax: bool) -> Evaluation:
         org_id = find_organization(self.connection, org, self.schema).id
         asked, unjudged = questions(self.connection, org_id, name, self.schema)
-        with _embedder_in_place(self.connection, org_id, self.embedder, self.settings, self.schema) as chosen:
+        with embedder_in_place(self.connection, org_id, self.embedder, self.settings, self.schema) as chosen:
             return evaluate_in_place(
                 self.connection,
                 org_id,
@@ -237,7 +237,7 @@ def _systems(system: list[str] | None, profile: list[str] | None) -> dict[str, s
 
 
 @contextmanager
-def _embedder_in_place(
+def embedder_in_place(
     connection: Any, org_id: int, embedder: str | None, settings: Mapping[str, Any], schema: str
 ) -> Iterator[Embedder | None]:
     """The embedder of the organisation's questions: the one named, or the local model if it is of the active space."""

@@ -1,0 +1,142 @@
+"""A/A on the collections: `python -m benchmarks.aa`. Builds each several times in other ways, compares whole rankings, writes benchmarks/AA.md."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from benchmarks.arbitration.collect import COLLECTIONS, SHARED, missing
+from kbsearch import embedded
+from kbsearch.cli.progress import progress_bars
+from kbsearch.evaluate import Collection
+from kbsearch.evaluate.aa import Difference
+from kbsearch.evaluate.fingerprint import server_record
+from kbsearch.evaluate.variations import PROFILES, SERVER, VARIATIONS, is_zero, some, vary
+from kbsearch.testing.servers import ANSWER_SECONDS, IMAGE, Container, Request, ServerUnavailableError, engine
+
+PAGE = Path(__file__).with_name("AA.md")
+DIFFERENT, USAGE = 1, 2
+SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+
+Found = Mapping[str, Mapping[str, Difference | str]]
+
+
+def main(
+    *,
+    collections: Annotated[Path, typer.Option(help="Folder of the collections.")] = SHARED,
+    questions: Annotated[int | None, typer.Option(min=1, help="At most so many of a collection's questions.")] = None,
+    page: Annotated[Path, typer.Option(help="The page to write.")] = PAGE,
+    image: Annotated[str, typer.Option(help="Image of the server in a container.")] = IMAGE,
+) -> None:
+    """Build the collections in bulk and in other ways, and compare the rankings of all questions: zero differences are required.
+
+    Exit status 1: something differs; 2: the collections are missing.
+    """
+    errors = Console(stderr=True)
+    if absent := missing(collections):
+        errors.print(f"The collections are not in {collections}: {absent[0]} is missing.", style="red", markup=False)
+        raise typer.Exit(USAGE)
+    found: dict[str, dict[str, Difference | str]] = {}
+    with tempfile.TemporaryDirectory(prefix="kbsearch-aa-") as directory, container(Path(directory), image) as other:
+        data = Path(directory) / "postgres"
+        try:
+            dsn = embedded.start(data, settings=SETTINGS).dsn("postgres")
+            versions = _versions(embedded.ensure_database(embedded.start(data), "kbsearch"))
+            for name in COLLECTIONS:
+                collection = some(Collection.load(collections / name), questions)
+                found[name] = {}
+                with progress_bars(errors) as progress:
+                    for variation, one in vary(
+                        dsn,
+                        collection,
+                        other_dsn=other[0],
+                        progress=lambda what, done, size, name=name: progress(f"{name}: {what}", done, size),  # type: ignore[misc]
+                    ):
+                        found[name][variation] = other[1] if variation == SERVER and isinstance(one, str) else one
+                        errors.print(f"{name}, {variation}: {_cell(found[name][variation])}", markup=False)
+                page.write_text(report(found, versions), encoding="utf-8")
+        finally:
+            embedded.stop(data)
+    if not all(map(is_zero, found.values())):
+        raise typer.Exit(DIFFERENT)
+
+
+@contextmanager
+def container(directory: Path, image: str) -> Iterator[tuple[str | None, str]]:
+    """A server in a container, where an engine answers that has the image; else why there is none."""
+    backend = Container(Request(f"aa-{uuid.uuid4().hex[:12]}", str(directory), "docker", image=image))
+    try:
+        with engine(ANSWER_SECONDS) as client:
+            there = any(image in one.tags for one in client.images.list())
+        dsn = backend.start(lambda: False) if there else None
+    except ServerUnavailableError as error:
+        yield None, f"not run: {error}"
+        return
+    if dsn is None:
+        yield None, f"not run: the Docker engine has no image {image}"
+        return
+    try:
+        yield dsn, ""
+    finally:
+        backend.stop()
+
+
+def _versions(dsn: str) -> str:
+    import psycopg  # noqa: PLC0415
+
+    with psycopg.connect(dsn) as connection:
+        record = server_record(connection)
+    return f"PostgreSQL {record['postgresql']}, pgvector {record['pgvector']}"
+
+
+def report(found: Found, versions: str) -> str:
+    """The page."""
+    asked = sum(next((one.questions for one in by.values() if isinstance(one, Difference)), 0) for by in found.values())
+    zero = all(map(is_zero, found.values()))
+    unrun = sorted({name for by in found.values() for name, one in by.items() if isinstance(one, str)})
+    verdict = "Zero: no ranking differs" if zero else "NOT ZERO"
+    lines = [
+        "# A/A: the same, built otherwise",
+        "",
+        f"Written by `python -m benchmarks.aa`; do not edit. {versions}; the vectors that the collections bring, one chunk a document.",
+        "",
+        f"**{verdict}**, in {asked:,} questions of {len(found)} collections, by {', '.join(f'`{one}`' for one in PROFILES)}"
+        + (f"; not run: {', '.join(unrun)}." if unrun else "."),
+        "",
+        "Each collection is built in bulk, as `kbsearch ingest` does it, and again in each of the other ways. Compared are the data, stage by stage,",
+        "and whole rankings: an article's name, score in billionths, both legs' values, chunk, place and ties. Places: compared in all rankings of",
+        "a build; ties: rankings in which an id settled some place.",
+        "",
+        "| collection | built otherwise | questions | rankings | places | ties | differing questions | parts at |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, by in found.items():
+        for variation, one in by.items():
+            what = f"{variation}: {VARIATIONS[variation]}"
+            if isinstance(one, str):
+                lines.append(f"| {name} | {what} | - | - | - | - | - | {one} |")
+            else:
+                numbers = (one.questions, one.rankings, one.places, one.ties, one.differing)
+                lines.append(
+                    f"| {name} | {what} | {' | '.join(f'{number:,}' for number in numbers)} | {one.stage or '-'} |"
+                )
+    return "\n".join(lines) + "\n"
+
+
+def _cell(one: Difference | str) -> str:
+    if isinstance(one, str):
+        return one
+    return f"{one.differing} of {one.questions} questions differ" + (
+        f", from the stage {one.stage}" if one.stage else ""
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)
