@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,6 +144,10 @@ def tune_command(
         "query_prefix": query_prefix,
         "passage_prefix": passage_prefix,
     }
+    if not re.fullmatch("[a-z][a-z0-9_]{0,62}", name):
+        raise typer.BadParameter(
+            f"{clean(name)!r} is not 1 to 63 of a-z, 0-9 and _, a letter first", param_hint="--name"
+        )
     plan = Plan(base=base, name=name, folds=folds, hold_out=hold_out)
     try:
         require("scipy", "statistics", extra="evaluate")
