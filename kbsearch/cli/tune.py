@@ -296,7 +296,7 @@ def _show(output: Console, tuned: Tuned, name: str, schema: str) -> None:
         ]
     elif tuning.chosen is not None:
         lines = ["No profile was written. The SQL that makes it, with an organisation's id as :org_id:"]
-        lines.append(sql_of(setting, name, tuned.kind_quota, schema))
+        lines.append(sql_of(setting, name, tuned.kept, schema))
     else:
         lines = []
     for line in lines:

@@ -16,12 +16,13 @@ from kbsearch.schema import DEFAULT, in_schema
 NAME = "tuned"
 """What a tuned profile is called unless it is said."""
 
-_PRESENT = """SELECT profile, fusion, scorer, vector_weight, rrf_k, kind_quota, policy
+_PRESENT = """SELECT profile, fusion, scorer, vector_weight, rrf_k, policy, kind_quota, retrieval, ann_window
 FROM kbsearch.resolve_kb_profile_v1(
     %(org_id)s, coalesce(%(profile)s, (SELECT ranking_profile FROM kbsearch.organizations WHERE id = %(org_id)s)))"""
 _CREATE_PROFILE = """SELECT kbsearch.create_kb_ranking_profile_v1(
     p_org_id => %(org_id)s, p_name => %(name)s, p_fusion => %(fusion)s, p_scorer => %(scorer)s, p_vector_weight => %(vector_weight)s,
-    p_keyword_weight => %(keyword_weight)s, p_rrf_k => %(rrf_k)s, p_kind_quota => %(kind_quota)s, p_policy => %(policy)s)"""
+    p_keyword_weight => %(keyword_weight)s, p_rrf_k => %(rrf_k)s, p_kind_quota => %(kind_quota)s, p_policy => %(policy)s,
+    p_retrieval => %(retrieval)s, p_ann_window => %(ann_window)s)"""
 _CREATE_POLICY = """SELECT kbsearch.create_kb_arbitration_policy_v1(
     p_org_id => %(org_id)s, p_name => %(name)s, p_calibrated => true, p_vector_weight => %(vector_weight)s,
     p_keyword_weight => %(keyword_weight)s, p_class_rules => %(class_rules)s)"""
@@ -29,9 +30,25 @@ _LATEST_PROFILE, _LATEST_POLICY = (
     f"SELECT name || '@' || version FROM kbsearch.{table} WHERE org_id = %(org_id)s AND name = %(name)s ORDER BY version DESC LIMIT 1"
     for table in ("kb_ranking_profiles", "kb_arbitration_policies")
 )
+_COPY = """INSERT INTO kbsearch.kb_ranking_profiles (
+    org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy, retrieval)
+SELECT %(org_id)s, %(name)s, 1, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy, 'exact'
+FROM kbsearch.resolve_kb_profile_v1(%(org_id)s, %(profile)s)"""
 _POLICY = "SELECT kbsearch.resolve_kb_policy_v1(%(org_id)s, %(policy)s)"
 
 Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a new profile takes over from the present one: quota by kind, and how its searches retrieve. None: as the organisation has it."""
+
+    kind_quota: Mapping[str, int] | None = None
+    retrieval: str | None = None
+    ann_window: int | None = None
+
+
+NOTHING = Kept()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +60,8 @@ class Profile:
     scorer: str
     vector_weight: float
     rrf_k: int
-    kind_quota: Mapping[str, int] | None
     policy: str | None
+    kept: Kept
 
 
 def present_profile(connection: Connection, org_id: int, name: str | None = None, schema: str = DEFAULT) -> Profile:
@@ -56,7 +73,13 @@ def present_profile(connection: Connection, org_id: int, name: str | None = None
     row = connection.execute(in_schema(_PRESENT, schema).encode(), {"org_id": org_id, "profile": name}).fetchone()
     if row is None:
         raise TuningError(f"there is no ranking profile {name!r}")
-    return Profile(*row)
+    return Profile(*row[:6], Kept(*row[6:]))
+
+
+def copy_exact(connection: Connection, org_id: int, profile: str, name: str, schema: str = DEFAULT) -> str:
+    """Copy a profile as one whose searches compare all chunks, and return name@1. For a transaction that is rolled back."""
+    connection.execute(in_schema(_COPY, schema).encode(), {"org_id": org_id, "profile": profile, "name": name})
+    return f"{name}@1"
 
 
 def create_profile(
@@ -64,7 +87,7 @@ def create_profile(
     org_id: int,
     name: str,
     setting: Setting,
-    kind_quota: Mapping[str, int] | None = None,
+    kept: Kept = NOTHING,
     schema: str = DEFAULT,
 ) -> str:
     """Make the next version of a profile; weights by class also make a policy of the same name. No search uses it until it is asked for or pinned.
@@ -83,28 +106,26 @@ def create_profile(
             policy = _latest(connection, _LATEST_POLICY, org_id, name, schema)
             if policy is None or not _is_policy(connection, org_id, policy, setting, schema):
                 policy = str(_one(connection, _CREATE_POLICY, _policy_values(org_id, name, setting), schema))
-        values = _profile_values(org_id, name, setting, kind_quota, policy)
+        values = _profile_values(org_id, name, setting, kept, policy)
         latest = _latest(connection, _LATEST_PROFILE, org_id, name, schema)
         if latest is not None:
             same = present_profile(connection, org_id, latest, schema)
-            if (same.fusion, same.scorer, same.vector_weight, same.rrf_k, same.kind_quota, same.policy) == (
+            if (same.fusion, same.scorer, same.vector_weight, same.rrf_k, same.policy, same.kept) == (
                 *(values[one] for one in ("fusion", "scorer", "vector_weight", "rrf_k")),
-                kind_quota,
                 policy,
+                kept,
             ):
                 return latest
         return str(_one(connection, _CREATE_PROFILE, values, schema))
 
 
-def sql_of(
-    setting: Setting, name: str = NAME, kind_quota: Mapping[str, int] | None = None, schema: str = DEFAULT
-) -> str:
+def sql_of(setting: Setting, name: str = NAME, kept: Kept = NOTHING, schema: str = DEFAULT) -> str:
     """The SQL that makes the profile, to be run with the id of an organisation in place of :org_id."""
     calls = []
     if setting.class_weights:
         calls.append((_CREATE_POLICY, _policy_values(0, name, setting)))
     calls.append(
-        (_CREATE_PROFILE, _profile_values(0, name, setting, kind_quota, f"{name}@1" if setting.class_weights else None))
+        (_CREATE_PROFILE, _profile_values(0, name, setting, kept, f"{name}@1" if setting.class_weights else None))
     )
     return "\n".join(
         in_schema(query, schema) % {one: _literal(one, value) for one, value in values.items()} + ";"
@@ -127,9 +148,7 @@ def _policy_values(org_id: int, name: str, setting: Setting) -> dict[str, Any]:
     }
 
 
-def _profile_values(
-    org_id: int, name: str, setting: Setting, kind_quota: Mapping[str, int] | None, policy: str | None
-) -> dict[str, Any]:
+def _profile_values(org_id: int, name: str, setting: Setting, kept: Kept, policy: str | None) -> dict[str, Any]:
     """The weights of a profile that arbitrates are its policy's: its own stay what they are where they are not named."""
     weight = Decimal("0.5") if policy else _decimal(setting.vector_weight)
     return {
@@ -140,7 +159,9 @@ def _profile_values(
         "vector_weight": float(weight),
         "keyword_weight": float(1 - weight),
         "rrf_k": setting.rrf_k,
-        "kind_quota": None if kind_quota is None else json.dumps(dict(kind_quota)),
+        "kind_quota": None if kept.kind_quota is None else json.dumps(dict(kept.kind_quota)),
+        "retrieval": kept.retrieval,
+        "ann_window": kept.ann_window,
         "policy": policy,
     }
 

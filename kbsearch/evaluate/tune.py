@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -24,7 +25,7 @@ from kbsearch.evaluate.choice import (
 )
 from kbsearch.evaluate.collection import Collection, prose
 from kbsearch.evaluate.legs import DEPTH, Ids, ndcg, read_legs
-from kbsearch.evaluate.profiles import NAME, create_profile, present_profile
+from kbsearch.evaluate.profiles import NAME, NOTHING, Kept, copy_exact, create_profile, present_profile
 from kbsearch.evaluate.run import Split, _chunks, _embed, _needed, load
 from kbsearch.ingest.template import model_input
 from kbsearch.models import Chunk
@@ -76,11 +77,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What was found, the profile that was written (None: none), and the quota by kind that a profile takes over from the present one."""
+    """What was found, the profile that was written (None: none), and what a profile takes over from the present one."""
 
     tuning: Tuning
     profile: str | None
-    kind_quota: Mapping[str, int] | None
+    kept: Kept = NOTHING
 
 
 def tune_collection(
@@ -128,16 +129,14 @@ def tune_collection(
             with connection.transaction(force_rollback=True):
                 loaded, questions = _load(connection, other, org_id, split, embedder, syntax, progress, schema)
                 scorer = present_profile(connection, loaded, base, schema).scorer
-                asked = ask(
-                    connection, loaded, questions, base=tuning.base, scorer=scorer, progress=progress, schema=schema
-                )
+                asked = _ask_exactly(connection, loaded, questions, tuning.base, scorer, progress, schema)
             tuning = tuning.measured(other.name, asked)
         profile = None
         if tuning.chosen and org_id is not None and write:
-            profile = create_profile(connection, org_id, plan.name, tuning.chosen.setting, tuned.kind_quota, schema)
+            profile = create_profile(connection, org_id, plan.name, tuning.chosen.setting, tuned.kept, schema)
     except psycopg.DatabaseError as error:
         raise translate(error, schema) from error
-    return Tuned(tuning, profile, tuned.kind_quota)
+    return Tuned(tuning, profile, tuned.kept)
 
 
 def tune_in_place(
@@ -180,9 +179,7 @@ def tune_in_place(
             if tuned.tuning.chosen is None or not write:
                 return tuned
             setting = tuned.tuning.chosen.setting
-            return replace(
-                tuned, profile=create_profile(connection, org_id, plan.name, setting, tuned.kind_quota, schema)
-            )
+            return replace(tuned, profile=create_profile(connection, org_id, plan.name, setting, tuned.kept, schema))
     except psycopg.DatabaseError as error:
         raise translate(error, schema) from error
 
@@ -191,19 +188,31 @@ def _tune(
     connection: Connection, org_id: int, questions: Sequence[Question], plan: Plan, progress: Progress, schema: str
 ) -> Tuned:
     present = present_profile(connection, org_id, plan.base, schema)
-    asked = ask(
-        connection, org_id, questions, base=present.name, scorer=present.scorer, progress=progress, schema=schema
-    )
-    chosen_on, apart = split_apart(asked, plan.hold_out)
-    tuning = decide(chosen_on, present.name, scorer=present.scorer, folds=plan.folds)
-    setting = tuning.best.setting
-    if tuning.chosen is not None:
-        with connection.transaction(force_rollback=True):
-            profile = create_profile(connection, org_id, plan.name, setting, present.kind_quota, schema)
+    with connection.transaction(force_rollback=True):
+        asked = _ask_exactly(connection, org_id, questions, present.name, present.scorer, progress, schema)
+        chosen_on, apart = split_apart(asked, plan.hold_out)
+        tuning = decide(chosen_on, present.name, scorer=present.scorer, folds=plan.folds)
+        setting = tuning.best.setting
+        if tuning.chosen is not None:
+            profile = create_profile(connection, org_id, plan.name, setting, Kept(retrieval="exact"), schema)
             verify(connection, org_id, questions, asked, setting, profile, progress, schema)
     if apart.queries:
         tuning = replace(tuning, apart=measure_difference(apart.judge(setting), apart.base, apart.groups))
-    return Tuned(tuning, None, present.kind_quota)
+    return Tuned(tuning, None, present.kept)
+
+
+def _ask_exactly(
+    connection: Connection,
+    org_id: int,
+    questions: Sequence[Question],
+    base: str,
+    scorer: str,
+    progress: Progress,
+    schema: str,
+) -> Asked:
+    """Ask with a copy of the present profile that compares all chunks, as the legs are read. For a transaction that is rolled back."""
+    copied = copy_exact(connection, org_id, base, f"copied_{uuid.uuid4().hex}", schema)
+    return ask(connection, org_id, questions, base=copied, scorer=scorer, progress=progress, schema=schema)
 
 
 def ask(
@@ -317,8 +326,9 @@ SELECT %s, name, version, top_k, penalty, max_disagreement, similarity_threshold
     vector_weight, keyword_weight, privilege, class_rules, description
 FROM kbsearch.kb_arbitration_policies WHERE org_id = %s""",
     """INSERT INTO kbsearch.kb_ranking_profiles (
-    org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy, description)
-SELECT %s, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy, description
+    org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy, retrieval,
+    ann_window, description)
+SELECT %s, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy, retrieval, ann_window, description
 FROM kbsearch.kb_ranking_profiles WHERE org_id = %s""",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from kbsearch.errors import KBSearchError
 from kbsearch.evaluate import Collection, EvaluationDocument, Query, evaluate
 from kbsearch.evaluate.choice import RRF, WEIGHTS, Setting, TuningError
 from kbsearch.evaluate.metrics import per_query
-from kbsearch.evaluate.profiles import create_profile, present_profile, sql_of
+from kbsearch.evaluate.profiles import Kept, create_profile, present_profile, sql_of
 from kbsearch.evaluate.run import load
 from kbsearch.evaluate.tune import (
     DifferentRankingError,
@@ -202,9 +203,9 @@ def test_versions_follow_each_other_and_policies_go_with_them(connection: Connec
         None,
     ]
     quota = {"faq": 2}
-    kept = create_profile(connection, org, "mine", Setting("weighted", 0.925), quota)
+    kept = create_profile(connection, org, "mine", Setting("weighted", 0.925), Kept(quota, "auto", 50))
     assert kept == "mine@6"
-    assert present_profile(connection, org, kept).kind_quota == quota
+    assert present_profile(connection, org, kept).kept == Kept(quota, "auto", 50)
     assert present_profile(connection, org).name == "weighted@1"
     with pytest.raises(TuningError, match="no ranking profile"):
         present_profile(connection, org, "none")
@@ -226,16 +227,25 @@ def test_the_sql_that_is_shown_makes_the_same_profile(connection: Connection, or
             Setting("weighted by class", 0.4, class_weights={"question": 0.6}),
         )
     ):
-        made = create_profile(connection, org, f"made{number}", setting, {"faq": 1})
-        connection.execute(sql_of(setting, f"shown{number}", {"faq": 1}).replace(":org_id", str(org)).encode())
-        one, other = (present_profile(connection, org, name) for name in (made, f"shown{number}@1"))
-        assert (one.fusion, one.scorer, one.vector_weight, one.rrf_k, one.kind_quota) == (
-            other.fusion,
-            other.scorer,
-            other.vector_weight,
-            other.rrf_k,
-            other.kind_quota,
+        made = create_profile(connection, org, f"made{number}", setting, Kept({"faq": 1}, "exact"))
+        connection.execute(
+            sql_of(setting, f"shown{number}", Kept({"faq": 1}, "exact")).replace(":org_id", str(org)).encode()
         )
+        one, other = (present_profile(connection, org, name) for name in (made, f"shown{number}@1"))
+        assert replace(one, name="", policy=None) == replace(other, name="", policy=None)
+        assert (one.policy is None) == (other.policy is None)
+
+
+def test_where_searches_are_approximate_the_exact_rankings_are_tuned(connection: Connection, org: int) -> None:
+    """There is no index: a search through it would be refused. The profile keeps how the present one retrieves."""
+    connection.execute(
+        "SELECT kbsearch.create_kb_ranking_profile_v1(p_org_id => %s, p_name => 'near', p_fusion => 'weighted', p_retrieval => 'ann')",
+        [org],
+    )
+    tuned = tune_collection(connection, collection(), Plan(base="near@1"), org_id=org)
+    assert (tuned.profile, tuned.tuning.base) == ("tuned@1", "near@1")
+    assert present_profile(connection, org, "tuned@1").kept == Kept(None, "ann", None)
+    assert len(profiles(connection)) == 2
 
 
 def test_what_cannot_be_tuned_is_said(connection: Connection, org: int) -> None:
