@@ -63,7 +63,10 @@ LOG = "functions/arbitrate/log_kb_arbitration_v1.sql"
 ARBITRATED = "functions/arbitrate/rank_kb_arbitrated_v1.sql"
 APPLY = "functions/arbitrate/apply_kb_decision_v1.sql"
 
+ATTACH = "functions/ingest/attach_kb_cached_vectors_v1.sql"
+
 PROPERTIES = ("tests/properties",)
+NON_INTERFERENCE = ("tests/properties/non_interference/test_4_writes.py",)
 SNAPSHOT = ("tests/snapshot/test_snapshots.py",)
 EXPLANATIONS = ("tests/explain",)
 DISTANCE = ("tests/arbitration/test_distance.py",)
@@ -126,6 +129,83 @@ class Outcome:
     by: str
     seconds: float = 0.0
 
+
+LEAKS = (
+    Mutant(
+        "document frequency over all organisations",
+        (Edit(DOCUMENTS, "WHERE p.org_id = p_org_id AND p.lexeme", "WHERE p.lexeme"),),
+        NON_INTERFERENCE,
+    ),
+    Mutant(
+        "vector index shared by all organisations",
+        (
+            Edit(
+                VECTOR,
+                "FROM kbsearch.kb_article_embeddings AS e\n",
+                # what an index over everybody's vectors gives: the nearest of all, of which the organisation's are kept
+                """FROM (
+        SELECT n.org_id, n.space_id, n.article_id, n.chunk_id, n.searchable, n.has_direction, n.embedding
+        FROM kbsearch.kb_article_embeddings AS n
+        WHERE n.space_id = p_space_id AND n.searchable AND n.has_direction
+        ORDER BY n.embedding <=> p_embedding, n.chunk_id
+        LIMIT 40
+    ) AS e
+""",
+            ),
+        ),
+        NON_INTERFERENCE,
+    ),
+    Mutant(
+        "cache readable across organisations",
+        (
+            Edit(
+                ATTACH,
+                """SELECT k.embedding
+            FROM kbsearch.kb_embedding_cache AS k
+            WHERE k.org_id = p_org_id AND k.input_sha256""",
+                """SELECT min(k.embedding::text)::vector
+            FROM kbsearch.kb_embedding_cache AS k
+            WHERE k.input_sha256""",
+            ),
+        ),
+        NON_INTERFERENCE,
+    ),
+    Mutant(
+        "error that names another organisation",
+        (
+            Edit(
+                FETCH,
+                "RAISE EXCEPTION 'there is no snapshot % in organisation %', coalesce(p_snapshot::text, 'NULL'), p_org_id\n",
+                "RAISE EXCEPTION 'snapshot % is not of organisation % but of %', coalesce(p_snapshot::text, 'NULL'), p_org_id,\n"
+                "            coalesce((SELECT s.org_id FROM kbsearch.kb_search_snapshots AS s WHERE s.id = p_snapshot)::text, 'none')\n",
+            ),
+        ),
+        NON_INTERFERENCE,
+    ),
+    Mutant(
+        "profile of another organisation",
+        (
+            Edit(
+                "functions/search/resolve_kb_profile_v1.sql",
+                "WHERE r.org_id = p_org_id\n",
+                "WHERE r.name <> 'own' OR r.org_id = p_org_id\n",
+            ),
+        ),
+        NON_INTERFERENCE,
+    ),
+    Mutant(
+        "disagreement of all organisations",
+        (
+            Edit(
+                "functions/arbitrate/kb_disagreement_trend_v1.sql",
+                "        WHERE l.org_id = p_org_id\n",
+                "",
+            ),
+        ),
+        NON_INTERFERENCE,
+    ),
+)
+"""What is told of one organisation to another: each is planted by tests/properties/non_interference/test_4_leaks.py, too."""
 
 MUTANTS = (
     Mutant(
@@ -256,10 +336,7 @@ MUTANTS = (
     Mutant(
         "question count ignored", (Edit(WEIGH, "ELSE q.term_count * kbsearch.kb_idf_v1", "ELSE kbsearch.kb_idf_v1"),)
     ),
-    Mutant(
-        "document frequency over all organisations",
-        (Edit(DOCUMENTS, "WHERE p.org_id = p_org_id AND p.lexeme", "WHERE p.lexeme"),),
-    ),
+    *LEAKS,
     Mutant(
         "deleted chunks left in document frequencies",
         (
