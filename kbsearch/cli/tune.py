@@ -40,7 +40,7 @@ from kbsearch.cli.embedders import (
     QueryPrefixOption,
     chosen_embedder,
 )
-from kbsearch.cli.evaluate import Split, _embedder_in_place
+from kbsearch.cli.evaluate import Split, embedder_in_place
 from kbsearch.cli.progress import progress_bars
 from kbsearch.embed import MissingExtraError, ModelFileError
 from kbsearch.embed.errors import require
@@ -196,7 +196,7 @@ class _Asking:
     def gold_set(self, name: str, org: str | None, syntax: bool) -> Tuned:
         org_id = find_organization(self.connection, org, self.schema).id
         asked, _ = questions(self.connection, org_id, name, self.schema)
-        with _embedder_in_place(self.connection, org_id, self.embedder, self.settings, self.schema) as chosen:
+        with embedder_in_place(self.connection, org_id, self.embedder, self.settings, self.schema) as chosen:
             if chosen is None:
                 raise CollectionError("without vectors there is one leg, and nothing to weigh")
             return tune_in_place(
