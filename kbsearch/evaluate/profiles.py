@@ -73,7 +73,8 @@ def present_profile(connection: Connection, org_id: int, name: str | None = None
     row = connection.execute(in_schema(_PRESENT, schema).encode(), {"org_id": org_id, "profile": name}).fetchone()
     if row is None:
         raise TuningError(f"there is no ranking profile {name!r}")
-    return Profile(*row[:6], Kept(*row[6:]))
+    profile, fusion, scorer, weight, rrf_k, policy, *kept = row
+    return Profile(profile, fusion, scorer, weight, rrf_k, policy, Kept(*kept))
 
 
 def copy_exact(connection: Connection, org_id: int, profile: str, name: str, schema: str = DEFAULT) -> str:
