@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from kbsearch import embedded, migrate
 from tests.ann.crowd import Crowd, crowd
+from tests.conftest import Databases
 
 
 @pytest.fixture
@@ -303,3 +307,53 @@ def test_by_a_role_that_only_reads(small: Crowd, admin: Callable[[str], str]) ->
             connection.execute("RESET ROLE")
             connection.execute(f"DROP OWNED BY {role}".encode())
             connection.execute(f"DROP ROLE {role}".encode())
+
+
+@pytest.mark.skipif("KBSEARCH_TEST_DSN" in os.environ, reason="pg_dump writes for its own major version")
+def test_a_dump_is_restored_by_a_plain_role_where_the_extension_is_there_already(
+    small: Crowd, empty_database: str, admin: Callable[[str], str]
+) -> None:
+    """The session of a restore has not used pgvector yet when it comes to the functions that set hnsw.*."""
+    (question,) = small.questions(1)
+    create(small)
+    small.use("ann", 20)
+    expected = small.ids(question, limit=100)
+    options = ["--no-owner", "--no-privileges", "--schema=kbsearch", "-d", admin(small.dsn)]
+    dumped = subprocess.run([str(embedded.binary("pg_dump")), *options], check=True, capture_output=True, text=True)
+    script = "\n".join(line for line in dumped.stdout.splitlines() if not line.startswith("CREATE SCHEMA "))
+    psql = [str(embedded.binary("psql")), "-X", "-q", "-v", "ON_ERROR_STOP=1", empty_database]
+    done = subprocess.run(psql, input=script, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        restored = Crowd(empty_database, connection, small.org_ids, small.space_id, small.chance)
+        page = restored.page(question, limit=100)
+        assert page["retrieval"]["mode"] == "ann"
+        assert page["retrieval"]["index"] != small.page(question)["retrieval"]["index"], "it was built anew"
+        assert len({item["article_id"] for item in page["items"]} & set(expected)) >= 0.9 * len(expected)
+
+
+def test_in_a_schema_of_another_name(empty_database: str, admin: Callable[[str], str], databases: Databases) -> None:
+    """With the extension elsewhere, as always in these tests."""
+    with psycopg.connect(admin(empty_database), autocommit=True) as connection:
+        connection.execute("DROP SCHEMA kbsearch")
+        connection.execute(f"CREATE SCHEMA help_search AUTHORIZATION {databases.role}".encode())
+    migrate.upgrade(empty_database, schema="help_search")
+    with psycopg.connect(empty_database, autocommit=True) as connection:
+        for statement in (
+            "INSERT INTO help_search.kb_embedding_spaces (name, model, dimensions) VALUES ('toy', 'toy', 2)",
+            "INSERT INTO help_search.organizations (name, retrieval, ann_window) VALUES ('shop', 'ann', 5)",
+            "INSERT INTO help_search.kb_articles (org_id, title) SELECT 1, 'a' || n FROM generate_series(1, 30) AS g (n)",
+            "INSERT INTO help_search.kb_article_chunks (org_id, article_id, content) SELECT 1, a.id, 'lamp' FROM help_search.kb_articles AS a",
+            (
+                "INSERT INTO help_search.kb_article_embeddings (org_id, space_id, article_id, chunk_id, embedding) "
+                "SELECT 1, 1, c.article_id, c.id, format('[100,%s]', c.id)::ext.vector FROM help_search.kb_article_chunks AS c"
+            ),
+            "SELECT help_search.create_kb_ann_index_v1(1)",
+        ):
+            connection.execute(statement.encode())
+        row = connection.execute(
+            "SELECT help_search.search_kb_hybrid_page_v1(1, 'lamp', '[100,7]', p_profile => 'vector@1')"
+        ).fetchone()
+        assert row is not None
+        assert (row[0]["retrieval"]["mode"], row[0]["total"]) == ("ann", 5)
+        assert connection.execute("SELECT help_search.drop_kb_ann_index_v1(1)").fetchone() == (True,)
