@@ -17,7 +17,15 @@ from rich.text import Text
 from kbsearch.cli.common import NO, REFUSED, USAGE, Checked, JsonOption, clean, console, counted, emit, messages
 from kbsearch.embed.errors import MissingExtraError, how_to_install, require
 from kbsearch.evaluate.collection import Collection, CollectionError
-from kbsearch.evaluate.compare import TREATMENT, Comparison, ComparisonError, FieldDifference, SameTwice, compare
+from kbsearch.evaluate.compare import (
+    TREATMENT,
+    Comparison,
+    ComparisonError,
+    FieldDifference,
+    SameTwice,
+    compare,
+    heading,
+)
 from kbsearch.evaluate.metrics import METRICS
 from kbsearch.evaluate.report import chance, html_report, limits, number, outcome
 from kbsearch.evaluate.runs import RunError, SavedRun
@@ -50,7 +58,7 @@ def compare_command(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Only this metric; may be repeated, and the first decides which questions are shown. {', '.join(METRICS)}.",
+            help=f"Only this metric; may be repeated, and the first decides which questions are shown. {', '.join(map(heading, METRICS))}.",
             show_default=False,
         ),
     ] = None,
@@ -197,7 +205,7 @@ def _metrics(found: Comparison) -> Table:
     table.add_column("second")
     for metric in found.metrics:
         table.add_row(
-            metric.metric,
+            heading(metric.metric),
             number(metric.first),
             number(metric.second),
             number(metric.difference, signed=True),
@@ -211,7 +219,7 @@ def _metrics(found: Comparison) -> Table:
 
 def _changed(found: Comparison, questions: dict[str, str], titles: dict[str, str]) -> Table:
     table = Table("question", title="Questions that changed most", title_justify="left", show_lines=True)
-    table.add_column(found.metrics[0].metric, justify="right")
+    table.add_column(heading(found.metrics[0].metric), justify="right")
     table.add_column("overlap", justify="right")
     table.add_column("moved (grade): place")
     for question in found.changed:

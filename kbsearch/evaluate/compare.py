@@ -26,6 +26,14 @@ Verdict: TypeAlias = Literal["better", "worse", "mixed", "no difference", "none"
 """Of the second run against the first; mixed: better by one metric and worse by another; none: there is no verdict."""
 
 
+def heading(metric: str) -> str:
+    """A metric as tables call it: MRR for the mean of RR, hit@n for that of Success@n."""
+    return metric.replace("Success", "hit").replace("RR", "MRR")
+
+
+_BY_HEADING = {heading(name): name for name in METRICS}
+
+
 class ComparisonError(ValueError):
     """The two runs cannot be compared: other questions, other judgements, an unknown metric."""
 
@@ -75,13 +83,13 @@ class SameTwice:
     Attributes:
         questions: that were asked.
         differing: whose rankings were not the same.
-        ndcg_difference: of the mean nDCG@10 of the two builds.
+        ndcg_difference: of the mean nDCG@10 of the two builds; None where nothing was judged.
         stage: where the builds first part; None where they do not.
     """
 
     questions: int
     differing: int
-    ndcg_difference: float
+    ndcg_difference: float | None
     stage: str | None = None
 
     @classmethod
@@ -104,16 +112,17 @@ class SameTwice:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ComparisonError(f"{path} is not what kbsearch aa --json writes: {error!r}") from error
         counts = type(found.questions) is int and type(found.differing) is int
-        if not counts or not 0 <= found.differing <= found.questions or not _is_number(found.ndcg_difference):
+        if not counts or not 0 <= found.differing <= found.questions or not _is_number(found.ndcg_difference or 0):
             raise ComparisonError(f"{path} is not what kbsearch aa --json writes: numbers are missing or impossible")
         return found
 
     def tolerance(self, metric: str) -> float:
         """How far the mean of a metric moves between two builds, or can at most.
 
-        nDCG@10 was measured. A mean of another metric, which lies in 0 … 1, moves at most by the share of the questions that differ.
+        nDCG@10 was measured, if anything was judged. A mean of another metric, which lies in 0 … 1, moves at most by the share of the
+        questions that differ.
         """
-        if metric == "nDCG@10":
+        if metric == "nDCG@10" and self.ndcg_difference is not None:
             return abs(self.ndcg_difference)
         return self.differing / self.questions if self.questions else 0.0
 
@@ -209,7 +218,7 @@ def compare(
         names: what to call them; their systems by default.
         treatment: prefixes of the fields that may differ, by dots: `system` has `system.profile` in it, and not `systems`.
         allow_confounded: give a verdict all the same; it is marked.
-        metrics: that are compared, of METRICS; the first decides which questions changed most.
+        metrics: that are compared, of METRICS or as tables call them; the first decides which questions changed most.
         same: what building one configuration twice moves; None: nothing.
         alpha: level of error over all the metrics.
         resamples: of tests and intervals.
@@ -217,9 +226,9 @@ def compare(
     Raises:
         ComparisonError: the runs have other questions or judgements, or a metric is unknown.
     """
-    if unknown := [name for name in metrics if name not in METRICS]:
-        raise ComparisonError(f"unknown metric {unknown[0]!r}: there are {', '.join(METRICS)}")
-    wanted = tuple(dict.fromkeys(metrics)) or METRICS
+    if unknown := [name for name in metrics if name not in METRICS and name not in _BY_HEADING]:
+        raise ComparisonError(f"unknown metric {unknown[0]!r}: there are {', '.join(map(heading, METRICS))}")
+    wanted = tuple(dict.fromkeys(_BY_HEADING.get(name, name) for name in metrics)) or METRICS
     _check_questions(first, second)
     called = names or _names(first.system, second.system)
     fields = tuple(differing_fields(first.record, second.record, treatment))
@@ -344,9 +353,9 @@ def _verdict(compared: Sequence[MetricComparison]) -> Verdict:
 
 def _reason(verdict: Verdict, compared: Sequence[MetricComparison], names: tuple[str, str]) -> str:
     first, second = names
-    better = ", ".join(metric.metric for metric in compared if metric.is_better)
-    worse = ", ".join(metric.metric for metric in compared if metric.is_worse)
-    within = ", ".join(metric.metric for metric in compared if metric.significant and not metric.real)
+    better = ", ".join(heading(metric.metric) for metric in compared if metric.is_better)
+    worse = ", ".join(heading(metric.metric) for metric in compared if metric.is_worse)
+    within = ", ".join(heading(metric.metric) for metric in compared if metric.significant and not metric.real)
     if verdict == "better":
         return f"{second} is better than {first} by {better}."
     if verdict == "worse":

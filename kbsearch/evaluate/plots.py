@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kbsearch.evaluate.choice import OF_CLASS, RRF, WEIGHTS, Tuning
+from kbsearch.evaluate.compare import heading
 from kbsearch.evaluate.statistics import Array, Interval, MetricComparison
 
 # Of the palette of Okabe and Ito, which people who see colours differently can tell apart.
@@ -55,7 +56,7 @@ def interval_plot(comparison: MetricComparison, interval: Interval) -> str:
         axes.axvspan(interval.low, interval.high, color=BETTER, alpha=0.08)
         axes.axvline(0, color=WORSE, linewidth=1.6, linestyle="--", label="no difference")
         axes.axvline(comparison.difference, color=BETTER, linewidth=1.6, label="found")
-        axes.set_xlabel(f"difference of {comparison.metric}; shaded: 95 % interval")
+        axes.set_xlabel(f"difference of {heading(comparison.metric)}; shaded: 95 % interval")
         axes.set_ylabel("resamples")
         axes.set_title("If the questions were others of the kind", loc="left", fontweight="bold")
         axes.legend(frameon=False, loc="best", fontsize=9)
@@ -73,7 +74,7 @@ def metrics_plot(compared: Sequence[MetricComparison]) -> str:
             axes.plot([metric.low, metric.high], [place, place], color=colour, linewidth=3, solid_capstyle="round")
             axes.plot(metric.difference, place, "o" if metric.real else "D", color=colour, markersize=7)
         axes.axvline(0, color=NEUTRAL, linewidth=0.8)
-        axes.set_yticks(places, [metric.metric for metric in compared])
+        axes.set_yticks(places, [heading(metric.metric) for metric in compared])
         axes.set_ylim(-0.6, len(compared) - 0.4)
         axes.set_xlabel("difference, 95 % interval")
         axes.set_title("By metric", loc="left", fontweight="bold")

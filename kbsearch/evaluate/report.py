@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kbsearch.evaluate.compare import Comparison, FieldDifference
+from kbsearch.evaluate.compare import Comparison, FieldDifference, heading
 from kbsearch.evaluate.plots import interval_plot, metrics_plot, questions_plot
 from kbsearch.evaluate.statistics import MetricComparison, changes
 
@@ -142,7 +142,7 @@ def _metrics(metrics: Sequence[MetricComparison]) -> str:
         (
             outcome(metric) if metric.real else "",
             [
-                escape(metric.metric),
+                escape(heading(metric.metric)),
                 escape(outcome(metric)),
                 number(metric.difference, signed=True),
                 f"{number(metric.low, signed=True)} … {number(metric.high, signed=True)}",
@@ -181,7 +181,7 @@ def _plots(comparison: Comparison) -> str:
     drawn = [metrics_plot(comparison.metrics)]
     if primary.wins or primary.losses:
         drawn = [
-            questions_plot(primary.metric, differences),
+            questions_plot(heading(primary.metric), differences),
             interval_plot(primary, intervals[primary.metric]),
             *drawn,
         ]
@@ -197,14 +197,18 @@ def limits(comparison: Comparison) -> list[str]:
     ]
     if primary.detectable is not None:
         found.append(
-            f"Smallest difference of {primary.metric} that these questions would show, four times in five: {primary.detectable:.4f}."
+            f"Smallest difference of {heading(primary.metric)} that these questions would show, four times in five: {primary.detectable:.4f}."
         )
     if comparison.same is None:
         found.append("No A/A difference was given (--aa): it is taken as nothing.")
     else:
+        by = (
+            f", by {abs(comparison.same.ndcg_difference):.4f} nDCG@10"
+            if comparison.same.ndcg_difference is not None
+            else ""
+        )
         found.append(
-            f"Built twice, one configuration differs in {comparison.same.differing:,} of {comparison.same.questions:,} questions, "
-            f"by {abs(comparison.same.ndcg_difference):.4f} nDCG@10."
+            f"Built twice, one configuration differs in {comparison.same.differing:,} of {comparison.same.questions:,} questions{by}."
         )
     return found
 
@@ -244,7 +248,7 @@ def _value(value: Any) -> str:
 def _questions(comparison: Comparison, questions: Mapping[str, str], titles: Mapping[str, str]) -> str:
     if not comparison.changed:
         return "<h2>Questions that changed most</h2><p>No ranking changed.</p>"
-    metric = escape(comparison.metrics[0].metric)
+    metric = escape(heading(comparison.metrics[0].metric))
     parts = [
         f"<h2>Questions that changed most</h2><p class='muted'>By {metric}, then by overlap of the rankings. A dash: not found, or not judged.</p>"
     ]

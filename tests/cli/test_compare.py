@@ -78,7 +78,7 @@ def test_without_a_verdict_the_exit_code_is_3_and_it_says_what_to_do(good: Path,
 
 
 def test_json_has_all_of_it(good: Path, bad: Path, tmp_path: Path) -> None:
-    result = compare(good, bad, "--json", "--metric", "Success@1", "--metric", "RR")
+    result = compare(good, bad, "--json", "--metric", "hit@1", "--metric", "RR")
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
     assert (answer["verdict"], answer["confounded"], answer["questions"]) == ("worse", False, 20)

@@ -64,7 +64,7 @@ def test_better_by_one_metric_and_worse_by_another_is_said() -> None:
     risky = run(1, wrong=16, worse_at=10, **OTHER_SYSTEM)
     found = compare(steady, risky, metrics=("Success@1", "Success@5"))
     assert (found.verdict, found.is_worse) == ("mixed", True)
-    assert "better than s (1) by Success@1, and worse by Success@5" in found.reason
+    assert "better than s (1) by hit@1, and worse by hit@5" in found.reason
 
 
 def test_a_few_questions_show_no_difference() -> None:
@@ -153,6 +153,7 @@ def test_a_difference_within_that_of_two_builds_is_not_called_real() -> None:
     less = SameTwice(questions=40, differing=1, ndcg_difference=0.001)
     assert compare(low, high, same=less).verdict == "better"
     assert (less.tolerance("nDCG@10"), less.tolerance("RR")) == (0.001, 1 / 40)
+    assert SameTwice(questions=40, differing=2, ndcg_difference=None).tolerance("nDCG@10") == 2 / 40
 
 
 def test_what_aa_writes_is_read_and_anything_else_refused(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ def test_what_aa_writes_is_read_and_anything_else_refused(tmp_path: Path) -> Non
         "[]",
         "{}",
         json.dumps(whole | {"differing": 11}),
-        json.dumps(whole | {"ndcg_difference": None}),
+        json.dumps(whole | {"ndcg_difference": "0"}),
     ):
         file.write_text(broken, encoding="utf-8")
         with pytest.raises(ComparisonError, match="not what kbsearch aa"):
