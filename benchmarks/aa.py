@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
@@ -40,6 +41,8 @@ def main(
     Exit status 1: something differs; 2: the collections are missing.
     """
     errors = Console(stderr=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if absent := missing(collections):
         errors.print(f"The collections are not in {collections}: {absent[0]} is missing.", style="red", markup=False)
         raise typer.Exit(USAGE)
@@ -49,7 +52,7 @@ def main(
         try:
             dsn = embedded.start(data, settings=SETTINGS).dsn("postgres")
             versions = _versions(embedded.ensure_database(embedded.start(data), "kbsearch"))
-            for name in COLLECTIONS:
+            for name in reversed(COLLECTIONS):  # the smallest first
                 collection = some(Collection.load(collections / name), questions)
                 found[name] = {}
                 with progress_bars(errors) as progress:

@@ -67,7 +67,7 @@ def register(app: typer.Typer) -> None:
 def aa_command(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="[DIR]", help="Folder of a collection, as for evaluate.", show_default=False),
+        typer.Argument(metavar="DIR", help="Folder of a collection, as for evaluate.", show_default=False),
     ] = None,
     *,
     vary_by: Annotated[

@@ -80,7 +80,7 @@ def evaluate_command(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DIR]",
+            metavar="DIR",
             help="Folder of a collection: kbsearch's layout (corpus.jsonl, queries.jsonl, qrels.tsv; if there are any, minilm.docs.npy and "
             "minilm.queries.npy), BEIR's or TREC's (topics, qrels, documents).",
             show_default=False,

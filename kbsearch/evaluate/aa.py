@@ -265,6 +265,10 @@ class Asked:
             in_schema(statement, side.schema).encode(), {"org_id": side.org_id, **parameters}, binary=True
         )
 
+    def name(self, code: int) -> str:
+        """The name of an article by its code."""
+        return self.names.get(code, "an article that there is not")
+
     def in_order(self) -> list[str]:
         """Names in the order of the ids."""
         return list(self._names.values())
@@ -286,18 +290,25 @@ class Asked:
         columns = [[value for row in blocks for value in row[column]] for column in range(1, 7)]
         articles = np.array(columns[0], np.int64)
         rows = np.empty((len(articles), 6), np.int64)
-        rows[:, 0] = self._codes[np.searchsorted(self._ids, articles)]
-        rows[:, 1] = self._numbers[np.searchsorted(self._chunk_ids, np.array(columns[1], np.int64))]
+        rows[:, 0] = self._looked_up(self._ids, self._codes, articles)
+        rows[:, 1] = self._looked_up(self._chunk_ids, self._numbers, np.array(columns[1], np.int64))
         for column in range(2, 6):
             rows[:, column] = [_NONE if value is None else value for value in columns[column]]
         return _Ranking(rows, lexemes)
+
+    def _looked_up(self, ids: Array, values: Array, wanted: Array) -> Array:
+        """Values by id; of an id that is not there, which a spoilt index may bring, a number that is nobody's."""
+        if not len(ids):
+            return -1 - wanted
+        places = np.searchsorted(ids, wanted).clip(max=len(ids) - 1)
+        return np.where(ids[places] == wanted, values[places], -1 - wanted)
 
     def summary(self, profile: str, place: int, text: str) -> _Summary:
         """What is kept of a ranking, asked the first time."""
         key = (profile, place, text)
         if key not in self._summaries:
             ranking = self.ranking(profile, place, text)
-            best = tuple(self.names[code] for code in ranking.rows[:DEPTH, 0].tolist())
+            best = tuple(map(self.name, ranking.rows[:DEPTH, 0].tolist()))
             self._summaries[key] = _Summary(
                 ranking.digest, len(ranking.rows), bool((ranking.rows[:, 5] > 0).any()), best
             )
@@ -452,7 +463,7 @@ class _Comparison:
         left, right = (ranking.rows[np.argsort(ranking.rows[:, 0])] for ranking in (mine, theirs))
         if not np.array_equal(left[:, 0], right[:, 0]):
             lone = set(left[:, 0].tolist()) ^ set(right[:, 0].tolist())
-            name = next(iter(sorted(self.one.names.get(code) or self.other.names.get(code, "") for code in lone)), "")
+            name = min({**self.other.names, **self.one.names}.get(code, "one without a row") for code in lone)
             self._part(
                 "fusion", where, lambda: f"{len(lone)} articles are found by one of the builds only, {name} among them"
             )
@@ -464,13 +475,13 @@ class _Comparison:
             worst = int(np.argmax(np.where(scored, moved, -1)))
             leg = _leg(left[scored], right[scored])
             self._part(
-                "fusion", where, lambda: _scores_part(self.one.names[int(left[worst, 0])], left[worst], right[worst])
+                "fusion", where, lambda: _scores_part(self.one.name(int(left[worst, 0])), left[worst], right[worst])
             )
             if self.leg is None or int(moved[worst]) > self.displacement:
                 self.displacement, self.leg = int(moved[worst]), leg
         elif np.array_equal(np.sort(mine.rows[:, 0]), np.sort(theirs.rows[:, 0])) and len(unequal):
             code, other = int(mine.rows[at, 0]), int(theirs.rows[at, 0])
-            names = self.one.names[code], self.other.names[other]
+            names = self.one.name(code), self.other.name(other)
             self._part(
                 "order",
                 where,
