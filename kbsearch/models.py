@@ -68,12 +68,15 @@ class VectorLeg:
             an arbitration was left with the other leg alone); None if it did.
         chunks_without_embedding: number of searchable chunks that have no vector in the space; None where the leg takes no part.
         chunks_without_direction: number of searchable chunks whose vector has no direction; None where the leg takes no part.
+        chunks_with_stale_embedding: number of searchable chunks whose vector is of what they said before they were changed; None where the leg
+            takes no part.
     """
 
     takes_part: bool
     reason: str | None = None
     chunks_without_embedding: int | None = None
     chunks_without_direction: int | None = None
+    chunks_with_stale_embedding: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,7 @@ def _legs(legs: Mapping[str, Any]) -> Legs:
             reason=vector["reason"],
             chunks_without_embedding=vector["chunks_without_embedding"],
             chunks_without_direction=vector["chunks_without_direction"],
+            chunks_with_stale_embedding=vector["chunks_with_stale_embedding"],
         ),
         keyword=KeywordLeg(
             takes_part=keyword["takes_part"],

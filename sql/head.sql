@@ -546,13 +546,14 @@ CREATE TABLE kbsearch.kb_article_chunks (
     term_counts smallint[] DEFAULT '{}'::smallint[] NOT NULL,
     occurrence_count integer DEFAULT 0 NOT NULL,
     phrase_text text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    content_digest bytea DEFAULT '\x'::bytea NOT NULL,
     CONSTRAINT kb_article_chunks_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint)))
 )
 WITH (toast_tuple_target='4080');
 
 -- Name: TABLE kb_article_chunks; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order, content_digest what tells whether a vector is of what it says now.';
 
 -- Name: COLUMN kb_article_chunks.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -610,6 +611,10 @@ COMMENT ON COLUMN kbsearch.kb_article_chunks.occurrence_count IS 'Filled by a tr
 
 COMMENT ON COLUMN kbsearch.kb_article_chunks.phrase_text IS 'Filled by a trigger: its words in order, for phrases.';
 
+-- Name: COLUMN kb_article_chunks.content_digest; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.content_digest IS 'Filled by a trigger: digest_kb_chunk_v1 of its title, heading and content.';
+
 -- Name: kb_article_embeddings; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_article_embeddings (
@@ -620,6 +625,8 @@ CREATE TABLE kbsearch.kb_article_embeddings (
     searchable boolean DEFAULT false NOT NULL,
     has_direction boolean GENERATED ALWAYS AS (((ext.vector_norm(embedding) >= (0.000000000000001)::double precision) AND (ext.vector_norm(embedding) <= ('1000000000000000'::numeric)::double precision))) STORED NOT NULL,
     chunk_digest bytea,
+    current_digest bytea DEFAULT '\x'::bytea NOT NULL,
+    is_stale boolean GENERATED ALWAYS AS (COALESCE((chunk_digest <> current_digest), false)) STORED NOT NULL,
     input_sha256 bytea,
     embedding ext.vector NOT NULL
 );
@@ -627,7 +634,7 @@ ALTER TABLE ONLY kbsearch.kb_article_embeddings ALTER COLUMN embedding SET STORA
 
 -- Name: TABLE kb_article_embeddings; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_article_embeddings IS 'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable is filled by a trigger, chunk_digest where it is not given; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
+COMMENT ON TABLE kbsearch.kb_article_embeddings IS 'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable and current_digest are filled by a trigger, chunk_digest where it is not given; is_stale is true where these digests differ; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
 
 -- Name: COLUMN kb_article_embeddings.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -656,6 +663,14 @@ COMMENT ON COLUMN kbsearch.kb_article_embeddings.has_direction IS 'Generated: fa
 -- Name: COLUMN kb_article_embeddings.chunk_digest; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.chunk_digest IS 'digest_kb_chunk_v1 of the chunk that the vector is of; filled by a trigger where it is not given. Another than the chunk''s now: the vector is stale.';
+
+-- Name: COLUMN kb_article_embeddings.current_digest; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.current_digest IS 'Filled by a trigger: the chunk''s content_digest.';
+
+-- Name: COLUMN kb_article_embeddings.is_stale; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.is_stale IS 'Generated: whether the chunk says something else by now than when the vector was made.';
 
 -- Name: COLUMN kb_article_embeddings.input_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -1139,18 +1154,19 @@ COMMENT ON FUNCTION kbsearch.count_kb_documents_v1(p_org_id bigint, p_lexemes te
 
 -- Name: count_kb_embeddings_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) RETURNS TABLE(embedded bigint, without_direction bigint)
+CREATE FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) RETURNS TABLE(embedded bigint, without_direction bigint, stale bigint)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT count(*) AS count,
-     count(*) FILTER (WHERE (NOT e.has_direction)) AS count
+     count(*) FILTER (WHERE (NOT e.has_direction)) AS count,
+     count(*) FILTER (WHERE e.is_stale) AS count
     FROM kbsearch.kb_article_embeddings e
    WHERE ((e.org_id = count_kb_embeddings_v1.p_org_id) AND (e.space_id = count_kb_embeddings_v1.p_space_id) AND e.searchable);
 END;
 
 -- Name: FUNCTION count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) IS 'The number of the organisation''s searchable chunks that have an embedding in the space, and how many of those have no direction.';
+COMMENT ON FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) IS 'The number of the organisation''s searchable chunks that have an embedding in the space, how many of those have no direction, and how many are of what the chunk said before.';
 
 -- Name: count_kb_languages_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1855,10 +1871,11 @@ CREATE FUNCTION kbsearch.describe_kb_legs_v1(p_plan kbsearch.kb_search_plan) RET
 DECLARE
     v_embedded bigint;
     v_without_direction bigint;
+    v_stale bigint;
     v_words CONSTANT text[] := ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(p_plan.known_lexemes) AS k (lexeme) ORDER BY word);
 BEGIN
     IF p_plan.uses_vector THEN
-        SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
+        SELECT c.embedded, c.without_direction, c.stale INTO v_embedded, v_without_direction, v_stale
         FROM kbsearch.count_kb_embeddings_v1(p_plan.org_id, p_plan.space_id) AS c;
     END IF;
     RETURN jsonb_build_object(
@@ -1866,7 +1883,8 @@ BEGIN
             'takes_part', p_plan.uses_vector,
             'reason', p_plan.vector_reason,
             'chunks_without_embedding', greatest(0, p_plan.chunk_total - v_embedded),
-            'chunks_without_direction', v_without_direction
+            'chunks_without_direction', v_without_direction,
+            'chunks_with_stale_embedding', v_stale
         ),
         'keyword', jsonb_build_object(
             'takes_part', p_plan.uses_keyword,
@@ -3391,6 +3409,7 @@ BEGIN
     FOR KEY SHARE OF a;
     NEW.article_version := coalesce(NEW.article_version, 0);
     NEW.searchable := coalesce(v_published, false);
+    NEW.content_digest := kbsearch.digest_kb_chunk_v1(v_title, NEW.heading, NEW.content);
     IF
         TG_OP = 'UPDATE' AND NEW.language IS NOT NULL AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
         AND v_title IS NOT DISTINCT FROM OLD.title AND v_language IS NOT DISTINCT FROM OLD.language
@@ -3428,7 +3447,7 @@ $$;
 
 -- Name: FUNCTION kb_chunks_describe_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBLNG: its language is gone; KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count, phrase_text and content_digest. KBLNG: its language is gone; KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
 
 -- Name: kb_chunks_truncated_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3643,7 +3662,6 @@ CREATE FUNCTION kbsearch.kb_embeddings_check_v1() RETURNS trigger
 DECLARE
     v_dimensions integer;
     v_given integer;
-    v_digest bytea;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id THEN
@@ -3660,22 +3678,23 @@ BEGIN
                     'given', v_given, 'expected', v_dimensions)::text,
                 HINT = 'Embed with the model of the space, or insert a space for this model.';
     END IF;
-    -- the lock keeps the chunk's key, which searchable is part of: publishing and unpublishing wait and then update this row too
-    SELECT c.searchable, kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content) INTO NEW.searchable, v_digest
+    -- the lock keeps the chunk's key, which searchable and content_digest are part of: who changes them waits and then updates this row too
+    SELECT c.searchable, c.content_digest INTO NEW.searchable, NEW.current_digest
     FROM kbsearch.kb_article_chunks AS c
     WHERE c.org_id = NEW.org_id AND c.id = NEW.chunk_id
     FOR KEY SHARE OF c;
     NEW.searchable := coalesce(NEW.searchable, false);
+    NEW.current_digest := coalesce(NEW.current_digest, '');
     -- Who stores a vector may say what it is of, which may be what the chunk said before; else it is of what the chunk says now. One that stays is of
     -- what it was.
     IF TG_OP = 'INSERT' THEN
-        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, NEW.current_digest);
     ELSIF NEW.chunk_digest IS NOT DISTINCT FROM OLD.chunk_digest THEN
         IF NEW.chunk_id <> OLD.chunk_id OR NEW.input_sha256 IS DISTINCT FROM OLD.input_sha256 OR NOT kbsearch.is_kb_same_vector_v1(NEW.embedding, OLD.embedding) THEN
-            NEW.chunk_digest := v_digest;
+            NEW.chunk_digest := NEW.current_digest;
         END IF;
     ELSE
-        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, NEW.current_digest);
     END IF;
     RETURN NEW;
 END
@@ -3683,7 +3702,7 @@ $$;
 
 -- Name: FUNCTION kb_embeddings_check_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_embeddings_check_v1() IS 'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG), copies the chunk''s searchable and, where none is given, notes the digest of what the chunk says, which stays as long as the vector does.';
+COMMENT ON FUNCTION kbsearch.kb_embeddings_check_v1() IS 'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG), copies the chunk''s searchable and content_digest and, where none is given, notes the digest of what the chunk says, which stays as long as the vector does.';
 
 -- Name: kb_embeddings_written_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -6553,6 +6572,7 @@ legs.vector.takes_part: Whether the vector leg contributed.
 legs.vector.reason: Why it did not: no_embedding (the question has none), no_embedded_chunks, no_direction (no chunk''s vector has one), not_in_fusion (the profile does not use it), not_chosen (by an arbitration), found_nothing (so that the other leg alone was left to an arbitration); else null.
 legs.vector.chunks_without_embedding: Number of searchable chunks without a vector in the space: they count 0 in this leg. null where the leg takes no part.
 legs.vector.chunks_without_direction: Number of those whose vector has no direction. null where the leg takes no part.
+legs.vector.chunks_with_stale_embedding: Number of searchable chunks whose vector is of what they said before their title, heading or content was changed: they are found by that. null where the leg takes no part.
 legs.keyword.takes_part: Whether the keyword leg contributed.
 legs.keyword.reason: Why it did not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion, not_chosen, found_nothing; else null.
 legs.keyword.languages: The text search configurations in which the question was analysed.
@@ -7876,10 +7896,10 @@ ALTER TABLE ONLY kbsearch.kb_arbitration_log
 ALTER TABLE ONLY kbsearch.kb_arbitration_policies
     ADD CONSTRAINT kb_arbitration_policies_pkey PRIMARY KEY (org_id, name, version);
 
--- Name: kb_article_chunks kb_article_chunks_org_id_article_id_id_searchable_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+-- Name: kb_article_chunks kb_article_chunks_org_id_article_id_id_searchable_content_d_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_article_chunks
-    ADD CONSTRAINT kb_article_chunks_org_id_article_id_id_searchable_key UNIQUE (org_id, article_id, id, searchable);
+    ADD CONSTRAINT kb_article_chunks_org_id_article_id_id_searchable_content_d_key UNIQUE (org_id, article_id, id, searchable, content_digest);
 
 -- Name: kb_article_chunks kb_article_chunks_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -8006,7 +8026,7 @@ CREATE INDEX kb_arbitration_log_time ON kbsearch.kb_arbitration_log USING btree 
 
 -- Name: kb_article_embeddings_scan; Type: INDEX; Schema: kbsearch; Owner: -
 
-CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings USING btree (org_id, space_id, searchable, has_direction);
+CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings USING btree (org_id, space_id, searchable, has_direction, is_stale);
 
 -- Name: kb_gold_judgements_article; Type: INDEX; Schema: kbsearch; Owner: -
 
@@ -8118,7 +8138,7 @@ ALTER TABLE ONLY kbsearch.kb_article_chunks
 -- Name: kb_article_embeddings kb_article_embeddings_org_id_article_id_chunk_id_searchabl_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_article_embeddings
-    ADD CONSTRAINT kb_article_embeddings_org_id_article_id_chunk_id_searchabl_fkey FOREIGN KEY (org_id, article_id, chunk_id, searchable) REFERENCES kbsearch.kb_article_chunks(org_id, article_id, id, searchable) ON UPDATE CASCADE ON DELETE CASCADE;
+    ADD CONSTRAINT kb_article_embeddings_org_id_article_id_chunk_id_searchabl_fkey FOREIGN KEY (org_id, article_id, chunk_id, searchable, current_digest) REFERENCES kbsearch.kb_article_chunks(org_id, article_id, id, searchable, content_digest) ON UPDATE CASCADE ON DELETE CASCADE;
 
 -- Name: kb_article_embeddings kb_article_embeddings_space_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 

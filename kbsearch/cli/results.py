@@ -70,10 +70,11 @@ def reasons(page: Page) -> list[str]:
     vector, keyword = page.legs.vector, page.legs.keyword
     if not vector.takes_part:
         lines.append(f"No vector leg: {VECTOR_REASONS.get(vector.reason or '', vector.reason)}.")
-    elif vector.chunks_without_embedding or vector.chunks_without_direction:
+    elif vector.chunks_without_embedding or vector.chunks_without_direction or vector.chunks_with_stale_embedding:
         lines.append(
             f"Vector leg: chunks without embedding {vector.chunks_without_embedding or 0}, "
-            f"with one that has no direction {vector.chunks_without_direction or 0}."
+            f"with one that has no direction {vector.chunks_without_direction or 0}, "
+            f"with one of what they said before {vector.chunks_with_stale_embedding or 0}."
         )
     if not keyword.takes_part:
         lines.append(f"No keyword leg: {KEYWORD_REASONS.get(keyword.reason or '', keyword.reason)}.")

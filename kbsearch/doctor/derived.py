@@ -180,12 +180,15 @@ _COPIES = """SELECT
     count(*) FILTER (WHERE a.id IS NOT NULL AND c.title IS DISTINCT FROM a.title),
     count(*) FILTER (WHERE a.id IS NOT NULL AND c.language IS DISTINCT FROM coalesce(a.language, o.language)),
     count(*) FILTER (WHERE c.searchable <> a.published),
+    count(*) FILTER (WHERE c.content_digest <> kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content)),
     (array_agg(c.id ORDER BY c.id))[:%(examples)s]
 FROM kbsearch.kb_article_chunks AS c
 INNER JOIN kbsearch.organizations AS o ON o.id = c.org_id
 LEFT JOIN kbsearch.kb_articles AS a ON a.org_id = c.org_id AND a.id = c.article_id
-WHERE c.org_id = %(org_id)s
-    AND (c.article_version, c.title, c.language, c.searchable) IS DISTINCT FROM (a.version, a.title, coalesce(a.language, o.language), a.published)"""
+WHERE c.org_id = %(org_id)s AND (
+    (c.article_version, c.title, c.language, c.searchable) IS DISTINCT FROM (a.version, a.title, coalesce(a.language, o.language), a.published)
+    OR c.content_digest <> kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content)
+)"""
 
 
 @check("derived.chunks", "every chunk has its article's version, title, language and publication")
@@ -196,7 +199,7 @@ def chunks(ex: Examination, report: Report) -> Outcome:
         orphans, *counts, ids = ex.row(_COPIES, org_id=organization.id, examples=EXAMPLES)
         stale = {
             name: count
-            for name, count in zip(("version", "title", "language", "publication"), counts, strict=True)
+            for name, count in zip(("version", "title", "language", "publication", "digest"), counts, strict=True)
             if count
         }
         details = {"without_article": orphans, **stale, "chunk_ids": ids or []}
@@ -282,6 +285,7 @@ def lexemes(ex: Examination, report: Report) -> Outcome:
 _EMBEDDINGS = """SELECT
     count(*) FILTER (WHERE c.id IS NULL),
     count(*) FILTER (WHERE e.searchable <> c.searchable),
+    count(*) FILTER (WHERE e.current_digest <> c.content_digest),
     count(*) FILTER (WHERE kbsearch.count_kb_dimensions_v1(e.embedding) <> s.dimensions)
 FROM kbsearch.kb_article_embeddings AS e
 LEFT JOIN kbsearch.kb_article_chunks AS c ON c.org_id = e.org_id AND c.article_id = e.article_id AND c.id = e.chunk_id
@@ -289,12 +293,12 @@ LEFT JOIN kbsearch.kb_embedding_spaces AS s ON s.id = e.space_id
 WHERE e.org_id = %(org_id)s"""
 
 
-@check("derived.embeddings", "every embedding has its chunk's publication and its space's dimensions")
+@check("derived.embeddings", "every embedding has its chunk's publication and digest, and its space's dimensions")
 def embeddings(ex: Examination, report: Report) -> Outcome:
     """What embeddings copy of their chunk is what the chunk has, and each has as many dimensions as its space."""
     bad = False
     for organization in ex.each_organization("derived.embeddings"):
-        orphans, stale, misfits = ex.row(_EMBEDDINGS, org_id=organization.id)
+        orphans, stale, outdated, misfits = ex.row(_EMBEDDINGS, org_id=organization.id)
         if orphans:
             bad = True
             yield about(
@@ -313,6 +317,16 @@ def embeddings(ex: Examination, report: Report) -> Outcome:
                     f"{number(stale, 'embedding')} with another publication than their chunk: found though unpublished, or the reverse",
                     f"UPDATE kbsearch.kb_article_embeddings SET input_sha256 = input_sha256 WHERE org_id = {organization.id};",
                     details={"stale": stale},
+                ),
+                organization,
+            )
+        if outdated:
+            bad = True
+            yield about(
+                report.problem(
+                    f"{number(outdated, 'embedding')} with another digest than their chunk: the number of stale vectors is wrong",
+                    f"UPDATE kbsearch.kb_article_embeddings SET input_sha256 = input_sha256 WHERE org_id = {organization.id};",
+                    details={"outdated": outdated},
                 ),
                 organization,
             )

@@ -120,8 +120,9 @@ CREATE TABLE kbsearch.kb_article_chunks (
     term_counts smallint [] NOT NULL DEFAULT '{}',
     occurrence_count integer NOT NULL DEFAULT 0,
     phrase_text text COLLATE "C" NOT NULL DEFAULT '',
+    content_digest bytea NOT NULL DEFAULT '',
     PRIMARY KEY (org_id, id) INCLUDE (article_id),
-    UNIQUE (org_id, article_id, id, searchable),
+    UNIQUE (org_id, article_id, id, searchable, content_digest),
     -- An article's changes reach its chunks by this key, and not by a trigger of ours: only a foreign key sees, or refuses (40001), chunks that were
     -- committed after the snapshot of a REPEATABLE READ transaction that changes their article.
     FOREIGN KEY (org_id, article_id, article_version) REFERENCES kbsearch.kb_articles (org_id, id, version) ON DELETE CASCADE ON UPDATE CASCADE
@@ -129,7 +130,7 @@ CREATE TABLE kbsearch.kb_article_chunks (
 -- a chunk of some hundred words stays in its row, uncompressed: compressing is a noticeable part of an ingest
 ALTER TABLE kbsearch.kb_article_chunks SET (toast_tuple_target = 4080);
 COMMENT ON TABLE kbsearch.kb_article_chunks IS
-'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order, content_digest what tells whether a vector is of what it says now.';
 
 CREATE TABLE kbsearch.kb_article_embeddings (
     org_id bigint NOT NULL,
@@ -139,17 +140,20 @@ CREATE TABLE kbsearch.kb_article_embeddings (
     searchable boolean NOT NULL DEFAULT false,
     has_direction boolean NOT NULL GENERATED ALWAYS AS (vector_norm(embedding) BETWEEN 1e-15 AND 1e15) STORED,
     chunk_digest bytea,
+    current_digest bytea NOT NULL DEFAULT '',
+    is_stale boolean NOT NULL GENERATED ALWAYS AS (coalesce(chunk_digest <> current_digest, false)) STORED,
     input_sha256 bytea,
     embedding vector NOT NULL,
     PRIMARY KEY (org_id, article_id, chunk_id, space_id),
-    FOREIGN KEY (org_id, article_id, chunk_id, searchable)
-    REFERENCES kbsearch.kb_article_chunks (org_id, article_id, id, searchable) ON DELETE CASCADE ON UPDATE CASCADE
+    -- as a chunk follows its article, a vector follows its chunk: what a chunk says, and whether it is published, reaches its vectors by this key
+    FOREIGN KEY (org_id, article_id, chunk_id, searchable, current_digest)
+    REFERENCES kbsearch.kb_article_chunks (org_id, article_id, id, searchable, content_digest) ON DELETE CASCADE ON UPDATE CASCADE
 );
 ALTER TABLE kbsearch.kb_article_embeddings ALTER COLUMN embedding SET STORAGE PLAIN;
 -- An exact scan and the counts of a page read these entries. There is no index that does not begin with org_id: a plan could read others' rows by it.
-CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings (org_id, space_id, searchable, has_direction);
+CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings (org_id, space_id, searchable, has_direction, is_stale);
 COMMENT ON TABLE kbsearch.kb_article_embeddings IS
-'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable is filled by a trigger, chunk_digest where it is not given; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
+'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable and current_digest are filled by a trigger, chunk_digest where it is not given; is_stale is true where these digests differ; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
 
 CREATE TABLE kbsearch.kb_postings (
     org_id bigint NOT NULL,

@@ -38,6 +38,7 @@ COMMENT ON COLUMN kbsearch.kb_article_chunks.lexemes IS 'Filled by a trigger: it
 COMMENT ON COLUMN kbsearch.kb_article_chunks.term_counts IS 'Filled by a trigger: for each lexeme its weighted occurrences, 1 … 255.';
 COMMENT ON COLUMN kbsearch.kb_article_chunks.occurrence_count IS 'Filled by a trigger: its length in words that are no stop words.';
 COMMENT ON COLUMN kbsearch.kb_article_chunks.phrase_text IS 'Filled by a trigger: its words in order, for phrases.';
+COMMENT ON COLUMN kbsearch.kb_article_chunks.content_digest IS 'Filled by a trigger: digest_kb_chunk_v1 of its title, heading and content.';
 
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.org_id IS 'The organisation; never changed.';
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.space_id IS 'The embedding space of the vector.';
@@ -46,6 +47,8 @@ COMMENT ON COLUMN kbsearch.kb_article_embeddings.article_id IS 'The chunk''s art
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.searchable IS 'Filled by a trigger: whether the article is published.';
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.has_direction IS 'Generated: false for the zero vector and for norms outside 1e-15 … 1e15, where cosine means nothing.';
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.chunk_digest IS 'digest_kb_chunk_v1 of the chunk that the vector is of; filled by a trigger where it is not given. Another than the chunk''s now: the vector is stale.';
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.current_digest IS 'Filled by a trigger: the chunk''s content_digest.';
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.is_stale IS 'Generated: whether the chunk says something else by now than when the vector was made.';
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.input_sha256 IS 'sha256 of the exact text that was handed to the model, prefix and all; NULL where not known. kb_embedding_inputs has the text.';
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.embedding IS 'The vector, of the space''s dimensions.';
 

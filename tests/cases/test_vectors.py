@@ -197,3 +197,37 @@ def test_anything_else_is_a_clear_error(corpus: Corpus, embedding: Any) -> None:
         KBSearch(corpus.connection).search(corpus.org_id, "a", embedding)
     assert refusal.value.sqlstate == "KBVEC"
     assert "embedding" in str(refusal.value)
+
+
+def test_vectors_of_what_chunks_said_before_are_counted(corpus: Corpus) -> None:
+    """Whatever was changed, and however: the answer says how many are found by what they said before."""
+    articles = [corpus.article(f"text {n}", title=f"title {n}", vector=[1, n]) for n in range(4)]
+    unpublished = corpus.article("hidden", vector=[1, 1], published=False)
+
+    def told() -> int:
+        legs = corpus.page("text", [1, 1])["legs"]
+        assert legs["vector"]["takes_part"]
+        return int(legs["vector"]["chunks_with_stale_embedding"])
+
+    def change(table: str, what: str, *articles: int) -> None:
+        key = "id" if table == "kb_articles" else "article_id"
+        corpus.run(f"UPDATE kbsearch.{table} SET {what} WHERE org_id = %s AND {key} = ANY (%s)", corpus.org_id, list(articles))  # fmt: skip
+
+    assert told() == 0
+    change("kb_article_chunks", "content = content, heading = heading", *articles)
+    assert told() == 0
+    change("kb_article_chunks", "content = 'other text'", *articles[:1])
+    change("kb_article_chunks", "heading = 'other'", articles[1])
+    change("kb_articles", "title = 'other'", articles[2], articles[0])
+    change("kb_article_chunks", "content = 'other'", unpublished)
+    assert told() == 3
+    change("kb_articles", "published = true", unpublished)
+    assert told() == 4
+    change("kb_article_chunks", "content = 'text 0'", articles[0])
+    change("kb_articles", "title = 'title 0'", articles[0])
+    assert told() == 3, "what a chunk says again is what its vector is of"
+    change("kb_article_embeddings", "embedding = '[2,1]'", articles[1])
+    assert told() == 2
+    change("kb_articles", "published = false", articles[2])
+    assert told() == 1
+    assert corpus.page("text")["legs"]["vector"]["chunks_with_stale_embedding"] is None

@@ -77,6 +77,15 @@ SELECT 'searchable of an embedding', jsonb_build_object('org_id', e.org_id, 'chu
 FROM kbsearch.kb_article_embeddings AS e
 LEFT JOIN kbsearch.kb_article_chunks AS c ON c.org_id = e.org_id AND c.article_id = e.article_id AND c.id = e.chunk_id
 WHERE e.searchable IS DISTINCT FROM c.searchable
+UNION ALL
+SELECT 'digest of a chunk', jsonb_build_object('org_id', c.org_id, 'chunk_id', c.id)
+FROM kbsearch.kb_article_chunks AS c
+WHERE c.content_digest <> kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content)
+UNION ALL
+SELECT 'staleness of an embedding', jsonb_build_object('org_id', e.org_id, 'chunk_id', e.chunk_id, 'is', e.is_stale)
+FROM kbsearch.kb_article_embeddings AS e
+INNER JOIN kbsearch.kb_article_chunks AS c ON c.org_id = e.org_id AND c.article_id = e.article_id AND c.id = e.chunk_id
+WHERE e.is_stale <> coalesce(e.chunk_digest <> kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content), false)
 LIMIT 20
 """
 

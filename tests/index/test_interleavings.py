@@ -146,6 +146,7 @@ def test_every_order_of_two_transactions(database: str, levels: tuple[str, str])
 
 RACES = (
     ("insert embedding", "unpublish"),
+    ("insert embedding", "edit chunk"),
     ("insert embedding of a stub", "publish"),
     ("insert chunk", "retitle"),
     ("insert chunk", "unpublish"),

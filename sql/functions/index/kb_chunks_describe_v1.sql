@@ -46,6 +46,7 @@ BEGIN
     FOR KEY SHARE OF a;
     NEW.article_version := coalesce(NEW.article_version, 0);
     NEW.searchable := coalesce(v_published, false);
+    NEW.content_digest := kbsearch.digest_kb_chunk_v1(v_title, NEW.heading, NEW.content);
     IF
         TG_OP = 'UPDATE' AND NEW.language IS NOT NULL AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
         AND v_title IS NOT DISTINCT FROM OLD.title AND v_language IS NOT DISTINCT FROM OLD.language
@@ -81,4 +82,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS
-'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBLNG: its language is gone; KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count, phrase_text and content_digest. KBLNG: its language is gone; KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';

@@ -5,7 +5,6 @@ AS $$
 DECLARE
     v_dimensions integer;
     v_given integer;
-    v_digest bytea;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id THEN
@@ -22,25 +21,26 @@ BEGIN
                     'given', v_given, 'expected', v_dimensions)::text,
                 HINT = 'Embed with the model of the space, or insert a space for this model.';
     END IF;
-    -- the lock keeps the chunk's key, which searchable is part of: publishing and unpublishing wait and then update this row too
-    SELECT c.searchable, kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content) INTO NEW.searchable, v_digest
+    -- the lock keeps the chunk's key, which searchable and content_digest are part of: who changes them waits and then updates this row too
+    SELECT c.searchable, c.content_digest INTO NEW.searchable, NEW.current_digest
     FROM kbsearch.kb_article_chunks AS c
     WHERE c.org_id = NEW.org_id AND c.id = NEW.chunk_id
     FOR KEY SHARE OF c;
     NEW.searchable := coalesce(NEW.searchable, false);
+    NEW.current_digest := coalesce(NEW.current_digest, '');
     -- Who stores a vector may say what it is of, which may be what the chunk said before; else it is of what the chunk says now. One that stays is of
     -- what it was.
     IF TG_OP = 'INSERT' THEN
-        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, NEW.current_digest);
     ELSIF NEW.chunk_digest IS NOT DISTINCT FROM OLD.chunk_digest THEN
         IF NEW.chunk_id <> OLD.chunk_id OR NEW.input_sha256 IS DISTINCT FROM OLD.input_sha256 OR NOT kbsearch.is_kb_same_vector_v1(NEW.embedding, OLD.embedding) THEN
-            NEW.chunk_digest := v_digest;
+            NEW.chunk_digest := NEW.current_digest;
         END IF;
     ELSE
-        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, NEW.current_digest);
     END IF;
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_embeddings_check_v1() IS
-'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG), copies the chunk''s searchable and, where none is given, notes the digest of what the chunk says, which stays as long as the vector does.';
+'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG), copies the chunk''s searchable and content_digest and, where none is given, notes the digest of what the chunk says, which stays as long as the vector does.';

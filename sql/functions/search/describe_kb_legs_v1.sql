@@ -6,10 +6,11 @@ AS $$
 DECLARE
     v_embedded bigint;
     v_without_direction bigint;
+    v_stale bigint;
     v_words CONSTANT text[] := ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(p_plan.known_lexemes) AS k (lexeme) ORDER BY word);
 BEGIN
     IF p_plan.uses_vector THEN
-        SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
+        SELECT c.embedded, c.without_direction, c.stale INTO v_embedded, v_without_direction, v_stale
         FROM kbsearch.count_kb_embeddings_v1(p_plan.org_id, p_plan.space_id) AS c;
     END IF;
     RETURN jsonb_build_object(
@@ -17,7 +18,8 @@ BEGIN
             'takes_part', p_plan.uses_vector,
             'reason', p_plan.vector_reason,
             'chunks_without_embedding', greatest(0, p_plan.chunk_total - v_embedded),
-            'chunks_without_direction', v_without_direction
+            'chunks_without_direction', v_without_direction,
+            'chunks_with_stale_embedding', v_stale
         ),
         'keyword', jsonb_build_object(
             'takes_part', p_plan.uses_keyword,

@@ -110,6 +110,7 @@ legs.vector.takes_part: Whether the vector leg contributed.
 legs.vector.reason: Why it did not: no_embedding (the question has none), no_embedded_chunks, no_direction (no chunk''s vector has one), not_in_fusion (the profile does not use it), not_chosen (by an arbitration), found_nothing (so that the other leg alone was left to an arbitration); else null.
 legs.vector.chunks_without_embedding: Number of searchable chunks without a vector in the space: they count 0 in this leg. null where the leg takes no part.
 legs.vector.chunks_without_direction: Number of those whose vector has no direction. null where the leg takes no part.
+legs.vector.chunks_with_stale_embedding: Number of searchable chunks whose vector is of what they said before their title, heading or content was changed: they are found by that. null where the leg takes no part.
 legs.keyword.takes_part: Whether the keyword leg contributed.
 legs.keyword.reason: Why it did not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion, not_chosen, found_nothing; else null.
 legs.keyword.languages: The text search configurations in which the question was analysed.
