@@ -47,6 +47,9 @@ DESCRIBE = "functions/index/kb_chunks_describe_v1.sql"
 GUARD = "functions/index/kb_articles_guard_v1.sql"
 WRITTEN = "functions/index/kb_chunks_written_v1.sql"
 MERGE = "functions/index/merge_kb_entries_v1.sql"
+WORDS = "functions/text/describe_kb_chunk_v1.sql"
+EMBEDDED = "functions/index/kb_embeddings_check_v1.sql"
+ACTIVATE = "functions/embed/activate_kb_space_v1.sql"
 
 FETCH = "functions/snapshot/fetch_kb_page_v1.sql"
 PLACE = "functions/explain/place_kb_candidates_v1.sql"
@@ -76,6 +79,9 @@ CLASSES = ("tests/arbitration/test_classify.py",)
 LOGGED = ("tests/arbitration/test_log.py",)
 SEARCHED = ("tests/arbitration/test_search.py",)
 INDEX = ("tests/index/test_derived_state.py",)
+DESCRIPTION = ("tests/sql/test_description.py",)
+SWITCH = ("tests/ingest/test_reembed.py",)
+VECTORS = ("tests/cases/test_vectors.py",)
 RACES = ("tests/index/test_interleavings.py", "tests/index/test_concurrency.py")
 
 
@@ -439,6 +445,62 @@ MUTANTS = (
         "merging drops removals whose entry lies elsewhere",
         (Edit(MERGE, "HAVING sum(e.sign) <> 0", "HAVING sum(e.sign) > 0"),),
         INDEX,
+    ),
+    Mutant(
+        "a word of the title counts twice",
+        (Edit(WORDS, "|| v_title_lexemes || v_title_lexemes", "|| v_title_lexemes"),),
+        DESCRIPTION,
+    ),
+    Mutant(
+        "joined words are found as a whole only",
+        (Edit(WORDS, "                v_added := v_added || v_lexeme;\n", ""),),
+        DESCRIPTION,
+    ),
+    Mutant(
+        "a chunk with another title says the same to its vectors",
+        (Edit(DESCRIBE, "digest_kb_chunk_v1(v_title, NEW", "digest_kb_chunk_v1(NULL, NEW"),),
+        VECTORS,
+    ),
+    Mutant(
+        "vectors of other dimensions than their space's are stored",
+        (Edit(EMBEDDED, "IF v_given <> v_dimensions THEN", "IF false THEN"),),
+        VECTORS,
+    ),
+    Mutant(
+        "whatever touches an old vector makes it fresh",
+        (Edit(EMBEDDED, "IF NEW.chunk_id <> OLD.chunk_id OR NEW.input_sha256", "IF true OR NEW.input_sha256"),),
+        SWITCH,
+    ),
+    Mutant(
+        "a vector stored for what a chunk said before passes for one of what it says now",
+        (
+            Edit(
+                EMBEDDED,
+                "IF TG_OP = 'INSERT' THEN\n        NEW.chunk_digest := coalesce(NEW.chunk_digest, NEW.current_digest);",
+                "IF TG_OP = 'INSERT' THEN\n        NEW.chunk_digest := NEW.current_digest;",
+            ),
+        ),
+        SWITCH,
+    ),
+    Mutant(
+        "a space that is not whole is activated",
+        (Edit(ACTIVATE, "IF v_lacking + v_stale + v_without_direction > 0 THEN", "IF false THEN"),),
+        SWITCH,
+    ),
+    Mutant(
+        "old vectors keep no switch back",
+        (Edit(ACTIVATE, "IF v_lacking + v_stale + v_without_direction", "IF v_lacking + v_without_direction"),),
+        SWITCH,
+    ),
+    Mutant(
+        "a switch waits for no writer",
+        (Edit(ACTIVATE, "PERFORM pg_advisory_xact_lock(", "PERFORM ("),),
+        SWITCH,
+    ),
+    Mutant(
+        "a switch from a fixed snapshot",
+        (Edit(ACTIVATE, "IF current_setting('transaction_isolation') <> 'read committed' THEN", "IF false THEN"),),
+        SWITCH,
     ),
     Mutant(
         "a stored ranking shows what was unpublished",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,8 +15,9 @@ from psycopg.conninfo import conninfo_to_dict
 from kbsearch.cli.common import Organization, connected, find_organization
 from kbsearch.cli.embedders import LOCAL, NONE, chosen_embedder
 from kbsearch.client import KBSearch, QueryEmbedder
-from kbsearch.embed import LocalEmbedder, MissingExtraError
+from kbsearch.embed import Embedder, LocalEmbedder, MissingExtraError
 from kbsearch.errors import EscalatedError, QueryTextError, SpaceError
+from kbsearch.ingest import CachedEmbedder
 from kbsearch.ingest.languages import Languages
 from kbsearch.options import RankingOptions
 from kbsearch.schema import in_schema
@@ -67,6 +68,13 @@ EmbedOption = Annotated[
         show_default=False,
     ),
 ]
+CacheOption = Annotated[
+    bool,
+    typer.Option(
+        "--cache/--no-cache",
+        help="Look the question's vector up in the organisation's cache, and keep it there; without it nothing is written.",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +116,33 @@ def asking(
     org: str | None,
     embed: bool | None,
     embedder: str | None,
+    cache: bool,
     **settings: Any,
 ) -> Iterator[Asking]:
     """Connect, find the organisation and make the embedder that the options name.
 
     Raises:
         KBSearchError: there is no such organisation, no such embedder for it, or, from the block, no word to search for or no answer.
+        typer.BadParameter: the question's vector is to be kept, and it has none.
     """
     choice = NONE if embed is False else embedder or (LOCAL if embed else None)
     with connected(dsn, schema) as connection:
         organization = find_organization(connection, org, schema)
         required = bool(embed) or is_typed(context, "embedder")
-        with _embedder(connection, organization, choice, settings, schema, required=required) as chosen:
-            client = KBSearch(connection, embedder=chosen and _Remembering(chosen), schema=schema)
+        with (
+            _embedder(connection, organization, choice, settings, schema, required=required) as chosen,
+            ExitStack() as opened,
+        ):
+            asked: QueryEmbedder | None = chosen
+            if cache:
+                if chosen is None:
+                    raise typer.BadParameter(
+                        "the question is not embedded: there is no vector to keep", param_hint="--cache"
+                    )
+                # a connection of its own: what is searched in a transaction that is taken back is kept all the same
+                writer = opened.enter_context(connected(dsn, schema))
+                asked = CachedEmbedder(chosen, writer, organization.id, schema=schema)
+            client = KBSearch(connection, embedder=asked and _Remembering(asked), schema=schema)
             try:
                 yield Asking(connection, organization, client, schema)
             except EscalatedError as error:
@@ -187,7 +209,7 @@ def _embedder(
     schema: str,
     *,
     required: bool,
-) -> Iterator[QueryEmbedder | None]:
+) -> Iterator[Embedder | None]:
     """The embedder chosen; without a choice the local model, if it is installed and its vectors may be compared with the organisation's."""
     if choice is None and not any(settings.values()):
         yield _local(connection, organization, schema)
@@ -201,7 +223,7 @@ def _embedder(
         yield chosen  # if it does not fit, the client says so
 
 
-def _local(connection: psycopg.Connection[Any], organization: Organization, schema: str) -> QueryEmbedder | None:
+def _local(connection: psycopg.Connection[Any], organization: Organization, schema: str) -> Embedder | None:
     if organization.active_space_id is None:
         return None
     space = connection.execute(in_schema(_SPACE, schema).encode(), [organization.active_space_id]).fetchone()

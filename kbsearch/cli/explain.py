@@ -9,6 +9,7 @@ import typer
 
 from kbsearch.cli.asking import (
     Asking,
+    CacheOption,
     CursorOption,
     EmbedOption,
     ExploratoryOption,
@@ -88,6 +89,7 @@ def explain(
     language: LanguageOption = None,
     exploratory: ExploratoryOption = False,
     embed: EmbedOption = None,
+    cache: CacheOption = False,
     embedder: EmbedderOption = None,
     model: ModelOption = None,
     base_url: BaseUrlOption = None,
@@ -109,6 +111,7 @@ def explain(
             org=org,
             embed=embed,
             embedder=embedder,
+            cache=cache,
             model=model,
             base_url=base_url,
             dimensions=dimensions,

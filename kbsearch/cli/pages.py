@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbsearch.cli.asking import (
+    CacheOption,
     EmbedOption,
     ExploratoryOption,
     KindOption,
@@ -79,6 +80,7 @@ def pages(
     language: LanguageOption = None,
     exploratory: ExploratoryOption = False,
     embed: EmbedOption = None,
+    cache: CacheOption = False,
     embedder: EmbedderOption = None,
     model: ModelOption = None,
     base_url: BaseUrlOption = None,
@@ -101,6 +103,7 @@ def pages(
             org=org,
             embed=embed,
             embedder=embedder,
+            cache=cache,
             model=model,
             base_url=base_url,
             dimensions=dimensions,

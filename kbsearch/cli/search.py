@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from kbsearch.cli.asking import (
+    CacheOption,
     CursorOption,
     EmbedOption,
     ExploratoryOption,
@@ -77,6 +78,7 @@ def search(
         ),
     ] = False,
     embed: EmbedOption = None,
+    cache: CacheOption = False,
     embedder: EmbedderOption = None,
     model: ModelOption = None,
     base_url: BaseUrlOption = None,
@@ -95,6 +97,7 @@ def search(
         org=org,
         embed=embed,
         embedder=embedder,
+        cache=cache,
         model=model,
         base_url=base_url,
         dimensions=dimensions,

@@ -1,4 +1,4 @@
-"""What a role may do: search, write, maintain; and the GRANTs that it lacks for it."""
+"""What a role may do: search, write, maintain, ingest; and the GRANTs that it lacks for it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ READ = (
 
 WRITTEN = ("organizations", "kb_embedding_spaces", "kb_articles", "kb_article_chunks", "kb_article_embeddings")
 """Tables that applications write."""
+
+KEPT = ("kb_embedding_inputs", "kb_embedding_cache", "kb_embedding_counts", "kb_ingest_sources")
+"""Tables in which kbsearch ingest, reembed and search --cache keep what models answered, and how far they are."""
 
 DERIVED = ("kb_postings", "kb_corpus_stats")
 """Tables that triggers write, as their owner; compacting and rebuilding writes them as the caller."""
@@ -174,6 +177,20 @@ def to_maintain(ex: Examination) -> Rights:
     return Rights(missing, some=bool(sequence) or kept < 2 * len(DERIVED))
 
 
+def to_ingest(ex: Examination) -> Rights:
+    """What kbsearch ingest and reembed take beside what a search takes: to write, to calibrate after a first load, and the cache."""
+    write, maintain = to_write(ex), to_maintain(ex)
+    kept = [
+        *_tables(ex, "SELECT", KEPT),
+        *_tables(ex, "INSERT", KEPT),
+        *_tables(ex, "UPDATE", ["kb_embedding_counts", "kb_ingest_sources"]),
+        *_tables(ex, "DELETE", KEPT),
+    ]
+    missing = list(dict.fromkeys([*write.missing, *maintain.missing, *kept]))
+    lacked = sum(len(lacking(ex, privilege, KEPT)) for privilege in ("INSERT", "DELETE"))
+    return Rights(missing, some=lacked < 2 * len(KEPT))
+
+
 def to_log(ex: Examination) -> Rights:
     """What logging arbitrations takes."""
     log = ["kb_arbitration_log"]
@@ -206,6 +223,12 @@ def write(ex: Examination, report: Report) -> Outcome:
 def maintain(ex: Examination, report: Report) -> Outcome:
     """The role can compact and rebuild, or leaves that to the owner."""
     yield from _all_or_none(ex, report, to_maintain(ex), "compact, rebuild and calibrate the index")
+
+
+@check("rights.ingest", "all rights that ingesting with a cache of vectors takes, or none")
+def ingest(ex: Examination, report: Report) -> Outcome:
+    """The role can run kbsearch ingest and reembed, which keep vectors in the cache, or leaves that to others."""
+    yield from _all_or_none(ex, report, to_ingest(ex), "ingest")
 
 
 @check("rights.log", "all rights that logging arbitrations takes, or none")

@@ -8,7 +8,10 @@ from psycopg.conninfo import make_conninfo
 
 from kbsearch import doctor
 from kbsearch.doctor import Finding, Level
+from kbsearch.ingest import Document, IngestReport, Source, ingest
+from kbsearch.ingest.organizations import organization_id
 from tests.doctor.patient import Patient
+from tests.ingest.test_pipeline import HashEmbedder
 
 AsRole = Callable[..., object]
 SEARCH = "SELECT kbsearch.search_kb_hybrid_page_v1(p_org_id => 1, p_query_text => 'word1x', p_query_embedding => '[1, 2, 3]') ->> 'total'"
@@ -102,6 +105,35 @@ def test_the_grants_for_maintenance_are_enough(patient: Patient, role: str, as_r
     assert finding.advice == f"GRANT USAGE ON SEQUENCE kbsearch.kb_segment_seq TO {role};"
     patient.cure(finding)
     as_role(*MAINTAIN)
+
+
+def test_the_grants_for_ingesting_are_enough(patient: Patient, role: str) -> None:
+    def ingested(*documents: Document) -> IngestReport:
+        with psycopg.connect(patient.admin_dsn, autocommit=True) as connection:
+            connection.execute(f"SET ROLE {role}".encode())
+            org_id = organization_id(connection, "mine", create=True)
+            return ingest(connection, org_id, [Source("s", documents)], embedder=HashEmbedder())
+
+    patient.cure(right(patient, "rights.search", role))
+    finding = right(patient, "rights.ingest", role)
+    assert finding.found.startswith(f"role {role} may not ingest; that would take: GRANT")
+    assert finding.level is Level.OK
+    patient.operate(*grants(right(patient, "rights.write", role)))
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        ingested(Document("a", "A", "text"))
+    patient.operate(*grants(right(patient, "rights.ingest", role)))
+    report = ingested(Document("a", "A", "text"), Document("b", "B", "more"))
+    assert (report.written, report.embedded_chunks, report.calibrated) == (2, 2, True)
+    assert right(patient, "rights.ingest", role).found == f"role {role} may ingest"
+    patient.operate(f"REVOKE DELETE ON kbsearch.kb_embedding_cache FROM {role}")
+    finding = right(patient, "rights.ingest", role)
+    assert (finding.level, finding.advice) == (Level.WARNING, f"GRANT DELETE ON kbsearch.kb_embedding_cache TO {role};")
+    patient.cure(finding)
+    for table in ("kb_embedding_inputs", "kb_embedding_cache", "kb_embedding_counts", "kb_ingest_sources"):
+        patient.operate(f"REVOKE INSERT ON kbsearch.{table} FROM {role}")
+        finding = right(patient, "rights.ingest", role)
+        assert finding.advice == f"GRANT INSERT ON kbsearch.{table} TO {role};"
+        patient.cure(finding)
 
 
 def test_the_grants_for_logging_are_enough_and_looked_at_where_there_is_a_log(

@@ -34,6 +34,7 @@ from tests.ingest import killed
 from tests.ingest.test_pipeline import Connection, HashEmbedder, answers, rows
 
 KILLS = int(os.environ.get("KBSEARCH_TEST_KILLS", "3"))
+pytestmark = pytest.mark.timeout(300 + 30 * KILLS)
 WORKS = (("1",), ("1", "2"), ("1", "reembed"))
 """A first ingest, one of what has changed, a re-embedding."""
 ROOT = Path(__file__).resolve().parents[2]
