@@ -13,21 +13,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-import sqlalchemy
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
-from alembic import op
 from kbsearch import blocks
 from kbsearch.blocks import VERSION_TABLE
 from kbsearch.errors import MigrationError, NotInstalledError
 from kbsearch.inventory import Inventory, read
 from kbsearch.schema import DEFAULT, check_schema, in_schema
 from kbsearch.session import Session, Target, literal, opened
+
+if TYPE_CHECKING:
+    import sqlalchemy
+    from alembic.migration import MigrationContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,9 @@ def revisions() -> Sequence[Revision]:
 
 @cache
 def _revisions(root: Path) -> Sequence[Revision]:
+    from alembic.config import Config  # noqa: PLC0415  (as in session.py)
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
     config = Config()
     config.set_main_option("script_location", str(root).replace("%", "%%"))
     found = reversed(list(ScriptDirectory.from_config(config).walk_revisions("base", "heads")))
@@ -327,6 +329,8 @@ def install_in_revision(schema: str = DEFAULT, revision: str = "head") -> None:
     Notes the revision in a table of our own, as `kbsearch db upgrade` does, so either way may be used for the next one. Name the revision of
     kbsearch in the host's, so that it stays what it was.
     """
+    from alembic import op  # noqa: PLC0415  (as in session.py)
+
     check_schema(schema)
     context = op.get_context()
     if context.as_sql:
@@ -337,6 +341,8 @@ def install_in_revision(schema: str = DEFAULT, revision: str = "head") -> None:
 
 def remove_in_revision(schema: str = DEFAULT, revision: str = "base") -> None:
     """Remove kbsearch, or go back to a revision of it, from within downgrade() of a host's alembic revision, online or with --sql."""
+    from alembic import op  # noqa: PLC0415  (as in session.py)
+
     check_schema(schema)
     context = op.get_context()
     if context.as_sql:
@@ -373,6 +379,8 @@ def include_object(
 
 def engine(dsn: str) -> sqlalchemy.Engine:
     """An engine for one connection, from a connection string of libpq's."""
+    import sqlalchemy  # noqa: PLC0415  (as in session.py)
+
     return sqlalchemy.create_engine(
         "postgresql+psycopg://",
         creator=lambda: psycopg.connect(dsn, client_encoding="UTF8"),
@@ -382,12 +390,16 @@ def engine(dsn: str) -> sqlalchemy.Engine:
 
 def run_files(names: Sequence[str]) -> None:
     """Run SQL files, inside a revision of ours."""
+    from alembic import op  # noqa: PLC0415  (as in session.py)
+
     context = op.get_context()
     _run_files(Session(op.get_bind()), names, context.opts["version_table_schema"])
 
 
 def drop_files(names: Sequence[str]) -> None:
     """Drop what SQL files have created, inside a revision of ours."""
+    from alembic import op  # noqa: PLC0415  (as in session.py)
+
     context = op.get_context()
     _run(Session(op.get_bind()), [blocks.drop(created(names))], context.opts["version_table_schema"])
 
@@ -492,7 +504,9 @@ def _named(file: str) -> Iterator[None]:
     """Say in which file a statement failed."""
     try:
         yield
-    except (psycopg.Error, sqlalchemy.exc.DBAPIError) as error:
+    except MigrationError:
+        raise
+    except Exception as error:
         error.add_note(f"in sql/{file}")
         raise
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import psycopg
-import sqlalchemy
 from psycopg.rows import tuple_row
 
 from kbsearch.errors import KBSearchError, MigrationError, sqlstate, translate
+
+if TYPE_CHECKING:
+    import sqlalchemy
 
 Target: TypeAlias = "str | psycopg.Connection[Any] | sqlalchemy.Engine | sqlalchemy.Connection"
 """A connection string of libpq's, or a connection (or engine) of psycopg 3 or SQLAlchemy."""
@@ -29,19 +31,16 @@ class Session:
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows, if it has any."""
         try:
-            if isinstance(self._connection, sqlalchemy.Connection):
+            if not isinstance(self._connection, psycopg.Connection):
                 result = self._connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
                 return [tuple(row) for row in result] if result.returns_rows else []
             cursor = psycopg.Cursor(self._connection, row_factory=tuple_row)
             cursor.execute(sql, prepare=False)
             return cursor.fetchall() if cursor.description else []
-        except psycopg.Error as error:
+        except Exception as error:
             _refuse(error)
-            raise
-        except sqlalchemy.exc.DBAPIError as error:
-            _refuse(error)
-            if isinstance(error.orig, psycopg.Error):
-                raise error.orig from None
+            if isinstance(original := getattr(error, "orig", None), psycopg.Error):
+                raise original from None
             raise
 
     def value(self, sql: str) -> Any:
@@ -78,12 +77,21 @@ def opened(target: Target, *, rollback: bool = False) -> Iterator[Session]:
     elif isinstance(target, psycopg.Connection):
         with target.transaction(force_rollback=rollback):
             yield Session(target)
-    elif isinstance(target, sqlalchemy.Engine):
-        with target.connect() as connected, _transaction(connected, rollback=rollback):
+    else:
+        with _of_sqlalchemy(target, rollback=rollback) as connected:
             yield Session(connected)
+
+
+@contextmanager
+def _of_sqlalchemy(target: object, *, rollback: bool) -> Iterator[sqlalchemy.Connection]:
+    import sqlalchemy  # noqa: PLC0415  (its import takes longer than most commands)
+
+    if isinstance(target, sqlalchemy.Engine):
+        with target.connect() as connected, _transaction(connected, rollback=rollback):
+            yield connected
     elif isinstance(target, sqlalchemy.Connection):
         with _transaction(target, rollback=rollback):
-            yield Session(target)
+            yield target
     else:
         raise MigrationError(
             f"{type(target).__name__} is no database to migrate",

@@ -73,7 +73,8 @@ class Query:
         with _told():
             for setting in _SETTINGS:
                 self.connection.execute(setting)
-            cursor = self.connection.execute(self._text("SELECT kb_rows.* FROM {rows} LIMIT 0"))
+            # Binary, as then the server takes one statement alone: a second one could end the transaction.
+            cursor = self.connection.execute(self._text("SELECT kb_rows.* FROM {rows} LIMIT 0"), binary=True)
         return cursor.description or ()
 
     def value(self, template: LiteralString, **parts: sql.Composable) -> Any:

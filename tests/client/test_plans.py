@@ -180,6 +180,13 @@ def test_the_import_is_light() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_a_command_imports_neither_sqlalchemy_nor_alembic() -> None:
+    """They take longer to import than all else that a search from the shell needs."""
+    script = "import sys, kbsearch.cli, kbsearch.migrate; print(sorted({'sqlalchemy', 'alembic'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+
+
 def test_every_public_name_is_there() -> None:
     assert sorted(kbsearch.__all__) == kbsearch.__all__
     assert [name for name in kbsearch.__all__ if not hasattr(kbsearch, name)] == []

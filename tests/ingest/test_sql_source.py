@@ -119,6 +119,10 @@ def test_html_gives_title_and_language_where_the_row_has_none(
             "SELECT id, title FROM public.pages) AS x; DROP TABLE public.pages; --",
             "cannot insert multiple commands|syntax error|read-only",
         ),
+        (
+            "SELECT id, title FROM public.pages) AS kb_rows; COMMIT; DELETE FROM public.pages; SELECT * FROM (SELECT 1 AS id, 'x' AS title",
+            "cannot insert multiple commands",
+        ),
         ("SELECT id, title, (public.meddle())::text AS body FROM public.pages", "read-only"),
     ],
 )
