@@ -167,6 +167,13 @@ class PolicyError(KBSearchError):
     http_status = 422
 
 
+class SecurityError(KBSearchError):
+    """KBSEC: row-level security or rights cannot be set up like that."""
+
+    default_sqlstate = "KBSEC"
+    http_status = 403
+
+
 class EscalatedError(KBSearchError):
     """KBESC: the legs of a search disagree, and its policy gives no answer but leaves the decision to somebody."""
 
@@ -248,6 +255,7 @@ ERRORS_BY_SQLSTATE: Mapping[str, type[KBSearchError]] = {
         ArbitrationError,
         PolicyError,
         EscalatedError,
+        SecurityError,
     )
 }
 

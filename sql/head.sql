@@ -1958,6 +1958,46 @@ END;
 
 COMMENT ON FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding ext.vector) IS '32 hexadecimal digits that stand for everything in a request that decides its ranking: a cursor of another request is refused by it.';
 
+-- Name: disable_kb_row_security_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.disable_kb_row_security_v1() RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_table record;
+    v_policy name;
+    v_count bigint := 0;
+BEGIN
+    IF EXISTS (SELECT FROM kbsearch.list_kb_organization_tables_v1() AS t WHERE NOT t.owned) THEN
+        RAISE EXCEPTION 'row-level security is for the owner of the tables to switch'
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('role', current_user)::text, HINT = 'Call it as the role that installed kbsearch.';
+    END IF;
+    FOR v_table IN SELECT t.table_id FROM kbsearch.list_kb_organization_tables_v1() AS t LOOP
+        FOR v_policy IN
+            SELECT p.polname FROM pg_policy AS p WHERE p.polrelid = v_table.table_id AND p.polname IN ('kb_bound', 'kb_directory', 'kb_drafts') ORDER BY p.polname
+        LOOP
+            EXECUTE format('DROP POLICY %I ON %s', v_policy, v_table.table_id);
+        END LOOP;
+        IF EXISTS (SELECT FROM pg_class AS c WHERE c.oid = v_table.table_id AND c.relrowsecurity)
+            AND NOT EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = v_table.table_id)
+        THEN
+            EXECUTE format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY', v_table.table_id);
+            v_count := v_count + 1;
+        END IF;
+    END LOOP;
+    RETURN v_count;
+END
+$$;
+
+-- Name: FUNCTION disable_kb_row_security_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.disable_kb_row_security_v1() IS 'Takes back what enable_kb_row_security_v1 did: its policies go, and row-level security is off for tables that have no other. For the owner of the tables.
+
+Returns: the number of tables whose row-level security was switched off.
+
+Errors: KBSEC (the caller does not own the tables).';
+
 -- Name: drop_kb_ann_index_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.drop_kb_ann_index_v1(p_org_id bigint, p_space_id bigint DEFAULT NULL::bigint) RETURNS boolean
@@ -2040,6 +2080,59 @@ p_space_id: The space.
 Returns: the number of chunks that had a vector in it.
 
 Errors: KBORG; KBSPC: there is no such space, or searches use it.';
+
+-- Name: enable_kb_row_security_v1(text, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.enable_kb_row_security_v1(p_source text DEFAULT 'setting'::text, p_claim text DEFAULT 'org_id'::text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+DECLARE
+    v_table record;
+    v_bound text;
+    v_count bigint := 0;
+BEGIN
+    IF p_source IS NULL OR p_source NOT IN ('setting', 'claim') THEN
+        RAISE EXCEPTION 'p_source is %, expected setting or claim', coalesce(quote_literal(p_source), 'NULL')
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_source', 'given', p_source)::text,
+                HINT = 'setting: the application sets kbsearch.org_id; claim: PostgREST sets request.jwt.claims.';
+    END IF;
+    IF p_claim IS NULL OR p_claim !~ '^[A-Za-z0-9_:/-]{1,100}([.][A-Za-z0-9_:/-]{1,100})*$' THEN
+        RAISE EXCEPTION 'p_claim is no name of a claim'
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_claim', 'given', p_claim)::text,
+                HINT = 'Pass the name of the claim that has the organisation''s id: org_id; or its path: app_metadata.org_id.';
+    END IF;
+    PERFORM kbsearch.disable_kb_row_security_v1();
+    v_bound := format('(SELECT kbsearch.find_kb_bound_organization_v1(%L::text, %L::text))', p_source, p_claim);
+    FOR v_table IN SELECT t.table_id, t.key, t.draft FROM kbsearch.list_kb_organization_tables_v1() AS t LOOP
+        EXECUTE format('CREATE POLICY kb_bound ON %s USING (%I = %s) WITH CHECK (%I = %s)', v_table.table_id, v_table.key, v_bound, v_table.key, v_bound);
+        IF v_table.draft IS NOT NULL THEN
+            EXECUTE format(
+                'CREATE POLICY kb_drafts ON %s AS RESTRICTIVE FOR SELECT USING (%I OR (SELECT has_table_privilege(%L::regclass, ''UPDATE'')))',
+                v_table.table_id, v_table.draft, v_table.table_id
+            );
+        END IF;
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', v_table.table_id);
+        v_count := v_count + 1;
+    END LOOP;
+    -- who makes and removes organisations is bound to none of them
+    CREATE POLICY kb_directory ON kbsearch.organizations
+    USING ((SELECT coalesce(current_setting('kbsearch.org_id', true), '') = '*' AND has_table_privilege('kbsearch.organizations'::regclass, 'INSERT')));
+    RETURN v_count;
+END
+$_$;
+
+-- Name: FUNCTION enable_kb_row_security_v1(p_source text, p_claim text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.enable_kb_row_security_v1(p_source text, p_claim text) IS 'Switches row-level security on, forced, for every table with an organisation''s rows: whoever is bound to an organisation sees and writes its rows only, who is bound to none sees none. The owner of the tables is bound like everybody else; superusers and roles with BYPASSRLS are not. A role without UPDATE on a table sees no drafts in it. Roles that may insert organisations see and change all rows of organizations, and no other table''s, with SET kbsearch.org_id = ''*''. Called again, it replaces what it did before. For the owner of the tables.
+
+Arguments:
+p_source: What binds a caller: setting, the setting kbsearch.org_id; or claim, a claim of the JWT that PostgREST and Supabase hand over in request.jwt.claims.
+p_claim: Name of the claim, or its path: app_metadata.org_id. Of no meaning to setting.
+
+Returns: the number of tables.
+
+Errors: KBSEC (no such source or claim; the caller does not own the tables).';
 
 -- Name: escape_kb_html_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2588,6 +2681,108 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.find_kb_ann_index_v1(p_org_id bigint, p_space_id bigint) IS 'Whether an organisation''s index for approximate search in a space can be used, and its identity; no row: there is none.';
 
+-- Name: organizations; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.organizations (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    language regconfig DEFAULT 'english'::regconfig NOT NULL,
+    active_space_id bigint,
+    reference_length integer DEFAULT 100 NOT NULL,
+    ranking_profile text DEFAULT 'weighted@1'::text NOT NULL,
+    snapshot_limit integer DEFAULT 200 NOT NULL,
+    arbitration_log text DEFAULT 'off'::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retrieval text DEFAULT 'exact'::text NOT NULL,
+    ann_window integer DEFAULT 200 NOT NULL,
+    CONSTRAINT organizations_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
+    CONSTRAINT organizations_arbitration_log_check CHECK ((arbitration_log = ANY (ARRAY['off'::text, 'hash'::text, 'text'::text]))),
+    CONSTRAINT organizations_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000))),
+    CONSTRAINT organizations_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text]))),
+    CONSTRAINT organizations_snapshot_limit_check CHECK (((snapshot_limit >= 1) AND (snapshot_limit <= 100000)))
+);
+
+-- Name: TABLE organizations; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search configuration of the articles that name none; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
+
+-- Name: COLUMN organizations.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.id IS 'Its id; never changed.';
+
+-- Name: COLUMN organizations.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.name IS 'Name for people and for the command line; not unique.';
+
+-- Name: COLUMN organizations.language; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.language IS 'Text search configuration of articles that name none.';
+
+-- Name: COLUMN organizations.active_space_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.active_space_id IS 'Embedding space that searches use; set by the first embedding.';
+
+-- Name: COLUMN organizations.reference_length; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.reference_length IS 'L of the BM25 impact, in words; changed by calibrate_kb_corpus_v1 only.';
+
+-- Name: COLUMN organizations.ranking_profile; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of searches that name none, name@version.';
+
+-- Name: COLUMN organizations.snapshot_limit; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.snapshot_limit IS 'How many snapshots may be open at a time; the oldest give way.';
+
+-- Name: COLUMN organizations.arbitration_log; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.arbitration_log IS 'What is kept of arbitrated searches: off, hash (the manifest, which has the question''s hash) or text (the question, too).';
+
+-- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
+
+-- Name: COLUMN organizations.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.retrieval IS 'exact: all chunks are compared; ann: the windows of both legs, found by an index of create_kb_ann_index_v1; auto: ann where there is such an index and more than 20,000 searchable chunks.';
+
+-- Name: COLUMN organizations.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.ann_window IS 'Articles in a leg''s window, 1 … 1000.';
+
+-- Name: find_kb_bound_organization_v1(text, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_bound_organization_v1(p_source text, p_claim text) RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT
+         CASE
+             WHEN (b.given ~ '^-?[0-9]{1,18}$'::text) THEN (b.given)::bigint
+             ELSE NULL::bigint
+         END AS "case"
+    FROM ( SELECT
+                 CASE
+                     WHEN (a.acting ~ '^-?[0-9]'::text) THEN a.acting
+                     ELSE COALESCE(NULLIF(NULLIF(
+                     CASE find_kb_bound_organization_v1.p_source
+                         WHEN 'claim'::text THEN ((NULLIF(current_setting('request.jwt.claims'::text, true), ''::text))::jsonb #>> string_to_array(find_kb_bound_organization_v1.p_claim, '.'::text))
+                         ELSE current_setting('kbsearch.org_id'::text, true)
+                     END, ''::text), '*'::text), substr(a.acting, 2))
+                 END AS given
+            FROM ( SELECT
+                         CASE
+                             WHEN ((current_setting('kbsearch.acting_org_id'::text, true) <> ''::text) AND pg_has_role(( SELECT c.relowner
+                                FROM pg_class c
+                               WHERE (c.oid = ('kbsearch.organizations'::regclass)::oid)), 'USAGE'::text)) THEN current_setting('kbsearch.acting_org_id'::text, true)
+                             ELSE NULL::text
+                         END AS acting) a) b;
+END;
+
+-- Name: FUNCTION find_kb_bound_organization_v1(p_source text, p_claim text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_bound_organization_v1(p_source text, p_claim text) IS 'The organisation that the caller is bound to, for the policies of enable_kb_row_security_v1. p_source: setting (kbsearch.org_id) or claim (p_claim of request.jwt.claims, a path with dots). NULL where the caller is bound to none.';
+
 -- Name: find_kb_class_fault_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.find_kb_class_fault_v1(p_class_rules jsonb) RETURNS text
@@ -3074,6 +3269,74 @@ END;
 
 COMMENT ON FUNCTION kbsearch.get_kb_unit_vector_v1() IS 'The vector of one component, 1.';
 
+-- Name: grant_kb_rights_v1(text, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.grant_kb_rights_v1(p_right text, p_role text, p_create boolean DEFAULT false) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_grant text;
+BEGIN
+    IF p_right IS NULL OR p_right NOT IN ('reader', 'writer', 'admin') THEN
+        RAISE EXCEPTION 'p_right is %, expected reader, writer or admin', coalesce(quote_literal(p_right), 'NULL')
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_right', 'given', p_right)::text,
+                HINT = 'A reader searches, a writer writes articles too, an admin maintains and makes organisations.';
+    END IF;
+    IF EXISTS (SELECT FROM kbsearch.list_kb_organization_tables_v1() AS t WHERE NOT t.owned) THEN
+        RAISE EXCEPTION 'rights are for the owner of the tables to grant'
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('role', current_user)::text, HINT = 'Call it as the role that installed kbsearch.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = p_role) THEN
+        IF NOT coalesce(p_create, false) OR NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolcreaterole)) THEN
+            RAISE EXCEPTION 'there is no role %', coalesce(quote_literal(p_role), 'NULL')
+                USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_role', 'given', p_role, 'may_create', p_create AND EXISTS (
+                        SELECT FROM pg_roles AS r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolcreaterole)
+                    ))::text,
+                    HINT = CASE WHEN p_create THEN 'This role may not create roles; somebody who may runs: CREATE ROLE ' || coalesce(quote_ident(p_role), 'kbsearch_reader') || ' NOLOGIN;'
+                        ELSE 'Name a role of this server, or pass p_create => true.' END;
+        END IF;
+        EXECUTE format('CREATE ROLE %I NOLOGIN', p_role);
+    END IF;
+    FOREACH v_grant IN ARRAY ARRAY[
+        'USAGE ON SCHEMA kbsearch',
+        'EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch',
+        'SELECT ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds, kbsearch.kb_builtin_profiles, kbsearch.kb_ranking_profiles, '
+        || 'kbsearch.kb_builtin_policies, kbsearch.kb_arbitration_policies, kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings, '
+        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats',
+        -- stored rankings: the columns that are named are there to be locked
+        'SELECT, INSERT, DELETE, UPDATE (expires_at) ON kbsearch.kb_search_snapshots',
+        'SELECT, INSERT ON kbsearch.kb_search_snapshot_blocks'
+    ]
+    || CASE WHEN p_right IN ('writer', 'admin') THEN ARRAY[
+        'INSERT, UPDATE, DELETE ON kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings',
+        'SELECT, INSERT, UPDATE, DELETE ON kbsearch.kb_embedding_inputs, kbsearch.kb_embedding_cache, kbsearch.kb_embedding_counts, kbsearch.kb_ingest_sources',
+        'INSERT, DELETE ON kbsearch.kb_ranking_profiles, kbsearch.kb_arbitration_policies',
+        'SELECT, INSERT, DELETE ON kbsearch.kb_arbitration_log',
+        'UPDATE (name, active_space_id, ranking_profile, arbitration_log) ON kbsearch.organizations'
+    ] ELSE '{}' END
+    || CASE WHEN p_right = 'admin' THEN ARRAY[
+        'INSERT, UPDATE, DELETE ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds',
+        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats',
+        'USAGE ON SEQUENCE kbsearch.kb_segment_seq'
+    ] ELSE '{}' END
+    LOOP
+        EXECUTE format('GRANT %s TO %I', v_grant, p_role);
+    END LOOP;
+END
+$$;
+
+-- Name: FUNCTION grant_kb_rights_v1(p_right text, p_role text, p_create boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.grant_kb_rights_v1(p_right text, p_role text, p_create boolean) IS 'Grants a role what it needs and nothing more. A reader searches, explains, opens articles and stores rankings; it cannot read the embedding cache, logs and sources of ingests and, under row-level security, drafts. A writer writes articles, vectors, profiles and logs too, and not the derived tables, which triggers keep. An admin makes and removes organisations, embedding spaces and kinds, and compacts, rebuilds and calibrates. Takes nothing away. For the owner of the tables.
+
+Arguments:
+p_right: reader, writer or admin.
+p_role: The role.
+p_create: Whether it is created (NOLOGIN) where there is none, which takes CREATEROLE.
+
+Errors: KBSEC (no such right or role; the caller does not own the tables).';
+
 -- Name: has_kb_direction_v1(ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.has_kb_direction_v1(p_embedding ext.vector) RETURNS boolean
@@ -3368,6 +3631,7 @@ CREATE FUNCTION kbsearch.kb_chunks_describe_v1() RETURNS trigger
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_title text;
     v_language regconfig;
     v_tag text;
@@ -3388,6 +3652,8 @@ BEGIN
                     'bytes', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')), 'maximum_bytes', 262144)::text,
                 HINT = 'Split the text into several chunks, a few paragraphs each.';
     END IF;
+    -- its rows are seen, whoever writes (find_kb_bound_organization_v1)
+    PERFORM set_config('kbsearch.acting_org_id', '?' || NEW.org_id, true);
     -- Another language of the organisation waits for this transaction, or this statement for it and then reads the new one. The setting says that
     -- the lock is held; both end with the transaction, or with the savepoint since which they were made.
     IF current_setting('kbsearch.locked_org_id', true) IS DISTINCT FROM NEW.org_id::text THEN
@@ -3407,6 +3673,10 @@ BEGIN
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
     WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
     FOR KEY SHARE OF a;
+    IF NOT FOUND AND NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = NEW.org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(NEW.org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', NEW.org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
     NEW.article_version := coalesce(NEW.article_version, 0);
     NEW.searchable := coalesce(v_published, false);
     NEW.content_digest := kbsearch.digest_kb_chunk_v1(v_title, NEW.heading, NEW.content);
@@ -3421,6 +3691,7 @@ BEGIN
         NEW.term_counts := OLD.term_counts;
         NEW.occurrence_count := OLD.occurrence_count;
         NEW.phrase_text := OLD.phrase_text;
+        PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
         RETURN NEW;
     END IF;
     IF NOT v_exists THEN
@@ -3441,6 +3712,7 @@ BEGIN
                     'words', NEW.occurrence_count, 'maximum_words', 16000)::text,
                 HINT = 'Split the text into several chunks, a few paragraphs each.';
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NEW;
 END
 $$;
@@ -3478,6 +3750,7 @@ CREATE FUNCTION kbsearch.kb_chunks_written_v1() RETURNS trigger
     SET jit TO 'off'
     AS $$
 DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_sign CONSTANT smallint := TG_ARGV[0]::smallint;
     v_is_small CONSTANT boolean := (SELECT count(*) <= 256 FROM (SELECT FROM written LIMIT 257) AS w);
     v_segment bigint;
@@ -3492,9 +3765,9 @@ BEGIN
         -- done with the old rows
         RETURN NULL;
     END IF;
-    FOR v_org_id IN
-        SELECT DISTINCT o.id FROM written AS w INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id ORDER BY o.id
-    LOOP
+    FOR v_org_id IN SELECT DISTINCT w.org_id FROM written AS w ORDER BY w.org_id LOOP
+        PERFORM set_config('kbsearch.acting_org_id', v_org_id::text, true);
+        CONTINUE WHEN NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = v_org_id);
         PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(v_org_id, 'writers'));
         IF current_setting('transaction_isolation') <> 'read committed' THEN
             -- a snapshot older than a change of reference_length fails here (40001) instead of writing entries of the old one
@@ -3588,6 +3861,7 @@ BEGIN
             HAVING count(*) > 0;
         END IF;
     END LOOP;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;
@@ -3660,6 +3934,7 @@ CREATE FUNCTION kbsearch.kb_embeddings_check_v1() RETURNS trigger
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_dimensions integer;
     v_given integer;
 BEGIN
@@ -3670,6 +3945,7 @@ BEGIN
                     HINT = 'Insert a new embedding and delete this one.';
         END IF;
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', '?' || NEW.org_id, true);
     SELECT s.dimensions INTO v_dimensions FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = NEW.space_id;
     v_given := kbsearch.count_kb_dimensions_v1(NEW.embedding);
     IF v_given <> v_dimensions THEN
@@ -3696,6 +3972,7 @@ BEGIN
     ELSE
         NEW.chunk_digest := coalesce(NEW.chunk_digest, NEW.current_digest);
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NEW;
 END
 $$;
@@ -3710,11 +3987,15 @@ CREATE FUNCTION kbsearch.kb_embeddings_written_v1() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
+DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
+    v_first record;
 BEGIN
-    UPDATE kbsearch.organizations AS o
-    SET active_space_id = f.space_id
-    FROM (SELECT w.org_id, min(w.space_id) AS space_id FROM written AS w GROUP BY w.org_id) AS f
-    WHERE o.id = f.org_id AND o.active_space_id IS NULL;
+    FOR v_first IN SELECT w.org_id, min(w.space_id) AS space_id FROM written AS w GROUP BY w.org_id ORDER BY w.org_id LOOP
+        PERFORM set_config('kbsearch.acting_org_id', v_first.org_id::text, true);
+        UPDATE kbsearch.organizations AS o SET active_space_id = v_first.space_id WHERE o.id = v_first.org_id AND o.active_space_id IS NULL;
+    END LOOP;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;
@@ -3761,7 +4042,10 @@ CREATE FUNCTION kbsearch.kb_organizations_changed_v1() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
+DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
 BEGIN
+    PERFORM set_config('kbsearch.acting_org_id', NEW.id::text, true);
     IF NEW.language <> OLD.language THEN
         UPDATE kbsearch.kb_article_chunks AS c
         SET language = NULL
@@ -3770,6 +4054,7 @@ BEGIN
     IF NEW.reference_length <> OLD.reference_length THEN
         PERFORM kbsearch.rebuild_kb_index_v1(NEW.id);
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;
@@ -3812,11 +4097,18 @@ CREATE FUNCTION kbsearch.kb_organizations_removed_v1() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
+DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
+    v_org_id bigint;
 BEGIN
     -- after compact and rebuild, which delete the same rows in another order
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(r.id, 'maintenance')) FROM (SELECT g.id FROM removed AS g ORDER BY g.id) AS r;
-    DELETE FROM kbsearch.kb_postings AS p USING removed AS r WHERE p.org_id = r.id;
-    DELETE FROM kbsearch.kb_corpus_stats AS s USING removed AS r WHERE s.org_id = r.id;
+    FOR v_org_id IN SELECT r.id FROM removed AS r ORDER BY r.id LOOP
+        PERFORM set_config('kbsearch.acting_org_id', v_org_id::text, true);
+        DELETE FROM kbsearch.kb_postings AS p WHERE p.org_id = v_org_id;
+        DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = v_org_id;
+    END LOOP;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;
@@ -3971,76 +4263,6 @@ END;
 
 COMMENT ON FUNCTION kbsearch.list_kb_chunk_entries_v1(p_chunk_id bigint, p_searchable boolean, p_lexemes text[], p_term_counts smallint[], p_length bigint, p_reference_length bigint, p_sign smallint) IS 'The entries of one chunk, from the columns of its row alone: lexeme, chunk_id << 12 | impact, and the sign given. None where it is not searchable.';
 
--- Name: organizations; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.organizations (
-    id bigint NOT NULL,
-    name text NOT NULL,
-    language regconfig DEFAULT 'english'::regconfig NOT NULL,
-    active_space_id bigint,
-    reference_length integer DEFAULT 100 NOT NULL,
-    ranking_profile text DEFAULT 'weighted@1'::text NOT NULL,
-    snapshot_limit integer DEFAULT 200 NOT NULL,
-    arbitration_log text DEFAULT 'off'::text NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    retrieval text DEFAULT 'exact'::text NOT NULL,
-    ann_window integer DEFAULT 200 NOT NULL,
-    CONSTRAINT organizations_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
-    CONSTRAINT organizations_arbitration_log_check CHECK ((arbitration_log = ANY (ARRAY['off'::text, 'hash'::text, 'text'::text]))),
-    CONSTRAINT organizations_name_check CHECK ((name <> ''::text)),
-    CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000))),
-    CONSTRAINT organizations_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text]))),
-    CONSTRAINT organizations_snapshot_limit_check CHECK (((snapshot_limit >= 1) AND (snapshot_limit <= 100000)))
-);
-
--- Name: TABLE organizations; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search configuration of the articles that name none; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
-
--- Name: COLUMN organizations.id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.id IS 'Its id; never changed.';
-
--- Name: COLUMN organizations.name; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.name IS 'Name for people and for the command line; not unique.';
-
--- Name: COLUMN organizations.language; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.language IS 'Text search configuration of articles that name none.';
-
--- Name: COLUMN organizations.active_space_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.active_space_id IS 'Embedding space that searches use; set by the first embedding.';
-
--- Name: COLUMN organizations.reference_length; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.reference_length IS 'L of the BM25 impact, in words; changed by calibrate_kb_corpus_v1 only.';
-
--- Name: COLUMN organizations.ranking_profile; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of searches that name none, name@version.';
-
--- Name: COLUMN organizations.snapshot_limit; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.snapshot_limit IS 'How many snapshots may be open at a time; the oldest give way.';
-
--- Name: COLUMN organizations.arbitration_log; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.arbitration_log IS 'What is kept of arbitrated searches: off, hash (the manifest, which has the question''s hash) or text (the question, too).';
-
--- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
-
--- Name: COLUMN organizations.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.retrieval IS 'exact: all chunks are compared; ann: the windows of both legs, found by an index of create_kb_ann_index_v1; auto: ann where there is such an index and more than 20,000 searchable chunks.';
-
--- Name: COLUMN organizations.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.ann_window IS 'Articles in a leg''s window, 1 … 1000.';
-
 -- Name: list_kb_entries_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.list_kb_entries_v1(p_org_id bigint) RETURNS TABLE(lexeme text, entry bigint)
@@ -4170,6 +4392,33 @@ END;
 -- Name: FUNCTION list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint) IS 'The words of a question that a chunk has, an array of objects in the order of the lexemes: lexeme, language, document_frequency, question_count, idf (thousandths), impact (thousandths, 0 … 2200), share (10^-12 of all that the question''s words weigh) and contribution, share * impact (or share), of which the chunk''s raw keyword score is the sum.';
+
+-- Name: list_kb_organization_tables_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_organization_tables_v1() RETURNS TABLE(table_id regclass, key name, draft name, owned boolean)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT (c.oid)::regclass AS oid,
+     a.attname,
+     ( SELECT d.attname
+            FROM pg_attribute d
+           WHERE ((d.attrelid = c.oid) AND (d.attname = ANY (ARRAY['published'::name, 'searchable'::name])) AND (d.atttypid = ('boolean'::regtype)::oid) AND (NOT d.attisdropped))) AS attname,
+     pg_has_role(c.relowner, 'USAGE'::text) AS pg_has_role
+    FROM (pg_class c
+      JOIN pg_attribute a ON (((a.attrelid = c.oid) AND (NOT a.attisdropped))))
+   WHERE ((c.relnamespace = ( SELECT o.relnamespace
+            FROM pg_class o
+           WHERE (o.oid = ('kbsearch.organizations'::regclass)::oid))) AND (c.relkind = ANY (ARRAY['r'::"char", 'p'::"char"])) AND (a.attname =
+         CASE
+             WHEN (c.oid = ('kbsearch.organizations'::regclass)::oid) THEN 'id'::text
+             ELSE 'org_id'::text
+         END))
+   ORDER BY (((c.oid)::regclass)::text COLLATE "C");
+END;
+
+-- Name: FUNCTION list_kb_organization_tables_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_organization_tables_v1() IS 'The tables with an organisation''s rows: the column that says whose a row is, the one that is false where a row is a draft (NULL: there are no drafts in it), and whether the caller owns the table.';
 
 -- Name: list_kb_ranking_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 

@@ -146,6 +146,11 @@ FILES = [
     "functions/snapshot/open_kb_search_v1.sql",
     "functions/snapshot/fetch_kb_page_v1.sql",
     "functions/snapshot/close_kb_search_v1.sql",
+    "functions/tenancy/find_kb_bound_organization_v1.sql",
+    "functions/tenancy/list_kb_organization_tables_v1.sql",
+    "functions/tenancy/disable_kb_row_security_v1.sql",
+    "functions/tenancy/enable_kb_row_security_v1.sql",
+    "functions/tenancy/grant_kb_rights_v1.sql",
     "schema/0002_triggers.sql",
 ]
 

@@ -1,10 +1,14 @@
-"""kbsearch db: the embedded server and the migrations."""
+"""kbsearch db: the embedded server, the migrations, row-level security and rights."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Any
 
+import psycopg
 import typer
 from rich.table import Table
 from rich.text import Text
@@ -23,9 +27,10 @@ from kbsearch.cli.common import (
     messages,
     url_of,
 )
-from kbsearch.schema import DEFAULT
+from kbsearch.errors import NotInstalledError
+from kbsearch.schema import DEFAULT, in_schema
 
-db = typer.Typer(no_args_is_help=True, help="The database: embedded server, migrations, check.")
+db = typer.Typer(no_args_is_help=True, help="The database: embedded server, migrations, check, rights.")
 
 Revision = Annotated[str, typer.Argument(help="Revision to go to.")]
 
@@ -142,3 +147,85 @@ def check(dsn: DsnOption = None, schema: SchemaOption = DEFAULT, as_json: JsonOp
 def print_sql(schema: SchemaOption = DEFAULT) -> None:
     """Print the installation as an SQL script, to paste or to review; where it has been run before, it does nothing."""
     sys.stdout.write(migrate.script(schema=schema))
+
+
+class Source(StrEnum):
+    """What binds a caller to an organisation."""
+
+    SETTING = "setting"
+    CLAIM = "claim"
+
+
+RoleOption = Annotated[list[str] | None, typer.Option(metavar="ROLE")]
+
+
+@db.command()
+def secure(
+    source: Annotated[
+        Source | None,
+        typer.Option("--from", help="What binds a caller: the setting kbsearch.org_id, or a claim of PostgREST's JWT."),
+    ] = None,
+    claim: Annotated[str, typer.Option(help="The claim that has the organisation's id, or its path.")] = "org_id",
+    off: Annotated[bool, typer.Option("--off", help="Switch it off again.")] = False,
+    dsn: DsnOption = None,
+    schema: SchemaOption = DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Row-level security, forced: whoever is bound to an organisation sees and writes its rows only, its owner included."""
+    if (source is None) == (not off):
+        messages().print("Say --from setting, --from claim or --off.", markup=False)
+        raise typer.Exit(USAGE)
+    name = "disable_kb_row_security_v1()" if source is None else "enable_kb_row_security_v1(%s, %s)"
+    given = () if source is None else (source.value, claim)
+    with _connected(dsn, schema) as connection:
+        tables = connection.execute(in_schema(f"SELECT kbsearch.{name}", schema).encode(), given).fetchall()[0][0]
+    if as_json:
+        emit({"tables": tables, "from": source})
+    elif source is None:
+        typer.echo(f"Row-level security is off for {tables} tables.")
+    else:
+        bound = f"{schema}.org_id" if source is Source.SETTING else f"request.jwt.claims, {claim}"
+        typer.echo(f"Row-level security is on for {tables} tables; callers are bound by {bound}.")
+
+
+@db.command()
+def grant(
+    reader: RoleOption = None,
+    writer: RoleOption = None,
+    admin: RoleOption = None,
+    create: Annotated[bool, typer.Option("--create", help="Create roles that do not exist (NOLOGIN).")] = False,
+    dsn: DsnOption = None,
+    schema: SchemaOption = DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Grant roles what searching, writing or maintaining takes, and nothing more; each option may be repeated."""
+    wanted = [
+        (right, role)
+        for right, roles in (("reader", reader), ("writer", writer), ("admin", admin))
+        for role in roles or ()
+    ]
+    if not wanted:
+        messages().print("Name a role: --reader, --writer or --admin.", markup=False)
+        raise typer.Exit(USAGE)
+    with _connected(dsn, schema) as connection:
+        for right, role in wanted:
+            connection.execute(
+                in_schema("SELECT kbsearch.grant_kb_rights_v1(%s, %s, %s)", schema).encode(), (right, role, create)
+            )
+    if as_json:
+        emit({"granted": [{"right": right, "role": role} for right, role in wanted]})
+    else:
+        for right, role in wanted:
+            typer.echo(f"{clean(role)} is a {right}." if right != "admin" else f"{clean(role)} is an admin.")
+
+
+@contextmanager
+def _connected(dsn: str | None, schema: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection in one transaction to a database with kbsearch."""
+    target = database(dsn, upgrade=False)
+    if migrate.current(target, schema=schema) is None:
+        raise NotInstalledError(
+            f"kbsearch is not installed in the schema {schema} of this database", hint="Run: kbsearch db upgrade"
+        )
+    with psycopg.connect(target) as connection:
+        yield connection

@@ -5,6 +5,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_title text;
     v_language regconfig;
     v_tag text;
@@ -25,6 +26,8 @@ BEGIN
                     'bytes', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')), 'maximum_bytes', 262144)::text,
                 HINT = 'Split the text into several chunks, a few paragraphs each.';
     END IF;
+    -- its rows are seen, whoever writes (find_kb_bound_organization_v1)
+    PERFORM set_config('kbsearch.acting_org_id', '?' || NEW.org_id, true);
     -- Another language of the organisation waits for this transaction, or this statement for it and then reads the new one. The setting says that
     -- the lock is held; both end with the transaction, or with the savepoint since which they were made.
     IF current_setting('kbsearch.locked_org_id', true) IS DISTINCT FROM NEW.org_id::text THEN
@@ -44,6 +47,10 @@ BEGIN
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
     WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
     FOR KEY SHARE OF a;
+    IF NOT FOUND AND NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = NEW.org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(NEW.org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', NEW.org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
     NEW.article_version := coalesce(NEW.article_version, 0);
     NEW.searchable := coalesce(v_published, false);
     NEW.content_digest := kbsearch.digest_kb_chunk_v1(v_title, NEW.heading, NEW.content);
@@ -58,6 +65,7 @@ BEGIN
         NEW.term_counts := OLD.term_counts;
         NEW.occurrence_count := OLD.occurrence_count;
         NEW.phrase_text := OLD.phrase_text;
+        PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
         RETURN NEW;
     END IF;
     IF NOT v_exists THEN
@@ -78,6 +86,7 @@ BEGIN
                     'words', NEW.occurrence_count, 'maximum_words', 16000)::text,
                 HINT = 'Split the text into several chunks, a few paragraphs each.';
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NEW;
 END
 $$;

@@ -8,6 +8,7 @@ SET search_path = pg_catalog, kbsearch, pg_temp
 SET jit = off
 AS $$
 DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_sign CONSTANT smallint := TG_ARGV[0]::smallint;
     v_is_small CONSTANT boolean := (SELECT count(*) <= 256 FROM (SELECT FROM written LIMIT 257) AS w);
     v_segment bigint;
@@ -22,9 +23,9 @@ BEGIN
         -- done with the old rows
         RETURN NULL;
     END IF;
-    FOR v_org_id IN
-        SELECT DISTINCT o.id FROM written AS w INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id ORDER BY o.id
-    LOOP
+    FOR v_org_id IN SELECT DISTINCT w.org_id FROM written AS w ORDER BY w.org_id LOOP
+        PERFORM set_config('kbsearch.acting_org_id', v_org_id::text, true);
+        CONTINUE WHEN NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = v_org_id);
         PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(v_org_id, 'writers'));
         IF current_setting('transaction_isolation') <> 'read committed' THEN
             -- a snapshot older than a change of reference_length fails here (40001) instead of writing entries of the old one
@@ -118,6 +119,7 @@ BEGIN
             HAVING count(*) > 0;
         END IF;
     END LOOP;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;

@@ -3,6 +3,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_dimensions integer;
     v_given integer;
 BEGIN
@@ -13,6 +14,7 @@ BEGIN
                     HINT = 'Insert a new embedding and delete this one.';
         END IF;
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', '?' || NEW.org_id, true);
     SELECT s.dimensions INTO v_dimensions FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = NEW.space_id;
     v_given := kbsearch.count_kb_dimensions_v1(NEW.embedding);
     IF v_given <> v_dimensions THEN
@@ -39,6 +41,7 @@ BEGIN
     ELSE
         NEW.chunk_digest := coalesce(NEW.chunk_digest, NEW.current_digest);
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NEW;
 END
 $$;

@@ -2,7 +2,10 @@ CREATE FUNCTION kbsearch.kb_organizations_changed_v1() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
+DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
 BEGIN
+    PERFORM set_config('kbsearch.acting_org_id', NEW.id::text, true);
     IF NEW.language <> OLD.language THEN
         UPDATE kbsearch.kb_article_chunks AS c
         SET language = NULL
@@ -11,6 +14,7 @@ BEGIN
     IF NEW.reference_length <> OLD.reference_length THEN
         PERFORM kbsearch.rebuild_kb_index_v1(NEW.id);
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;

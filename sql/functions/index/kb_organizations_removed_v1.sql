@@ -2,11 +2,18 @@ CREATE FUNCTION kbsearch.kb_organizations_removed_v1() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
+DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
+    v_org_id bigint;
 BEGIN
     -- after compact and rebuild, which delete the same rows in another order
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(r.id, 'maintenance')) FROM (SELECT g.id FROM removed AS g ORDER BY g.id) AS r;
-    DELETE FROM kbsearch.kb_postings AS p USING removed AS r WHERE p.org_id = r.id;
-    DELETE FROM kbsearch.kb_corpus_stats AS s USING removed AS r WHERE s.org_id = r.id;
+    FOR v_org_id IN SELECT r.id FROM removed AS r ORDER BY r.id LOOP
+        PERFORM set_config('kbsearch.acting_org_id', v_org_id::text, true);
+        DELETE FROM kbsearch.kb_postings AS p WHERE p.org_id = v_org_id;
+        DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = v_org_id;
+    END LOOP;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;
