@@ -84,7 +84,8 @@ def test_inserting_for_another_is_as_for_nobody(tenants: Tenants, caller: str, s
         "INSERT INTO kbsearch.kb_articles (org_id, id, external_ref) VALUES (%(org)s, %(p_article_id)s, %(p_external_ref)s)",
         "INSERT INTO kbsearch.kb_articles (org_id, external_ref) VALUES (%(org)s, %(p_external_ref)s) ON CONFLICT DO NOTHING",
         "INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, content) VALUES (%(org)s, %(p_article_id)s, 'x')",
-        "INSERT INTO kbsearch.kb_article_embeddings (org_id, space_id, chunk_id, article_id, embedding) SELECT %(org)s, %(p_space_id)s, 1, 1, '[1]'",
+        """INSERT INTO kbsearch.kb_article_embeddings (org_id, space_id, chunk_id, article_id, embedding)
+        SELECT %(org)s, %(p_space_id)s, 1, 1, '[1,0]'""",
         "INSERT INTO kbsearch.kb_ingest_sources (org_id, name) VALUES (%(org)s, 'files')",
         "INSERT INTO kbsearch.kb_embedding_inputs (org_id, input_sha256, input) VALUES (%(org)s, sha256('x'), 'x') ON CONFLICT DO NOTHING",
         "INSERT INTO kbsearch.kb_postings VALUES (%(org)s, 'lamp', 1, 1, 1, 1, 1, '{4097}')",
@@ -199,11 +200,19 @@ def test_null_is_no_organisation(tenants: Tenants, say: Say) -> None:
     """Every function: KBORG, or nothing; never rows, with row-level security or without (as a superuser)."""
     with psycopg.connect(tenants.admin, autocommit=True) as connection:
         connection.execute("SET search_path = ''")
+        promises: dict[str, bool] = dict(
+            connection.execute(
+                "SELECT p.proname, pg_catalog.obj_description(p.oid, 'pg_proc') ~ 'Errors:.*KBORG' FROM pg_catalog.pg_proc AS p "
+                "WHERE p.pronamespace = 'kbsearch'::regnamespace"
+            ).fetchall()
+        )
+        assert sum(map(bool, promises.values())) > 20
         for name, _, names, required, types, is_set in connection.execute(FUNCTIONS).fetchall():
             values = {**dict.fromkeys(names), **VALUES, **tenants.given, "p_org_id": None}
             answer = say(connection, statement_of(name, names[:required], types, rows=is_set), values)
             if isinstance(answer, tuple):
-                assert answer[0] in ("KBORG", "23502"), (name, answer)
+                # a step of another function may say less well what is wrong, as long as it says nothing else
+                assert answer[0] == "KBORG" or not promises.get(name), (name, answer)
             else:
                 told = [value for (value,) in answer]
                 assert told in ([], [None], ["false"], ["0"], ["{}"], [""], ["(0,0)"], ["(0,0,0,0)"]), (name, told)

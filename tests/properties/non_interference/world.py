@@ -90,6 +90,10 @@ ACTIONS: dict[str, LiteralString] = {
     FROM kbsearch.kb_arbitration_log AS l WHERE l.org_id <> %(org)s ORDER BY l.org_id, l.id LIMIT 5""",
     "note a source": """INSERT INTO kbsearch.kb_ingest_sources (org_id, name) VALUES (%(org)s, 'the same source')
     ON CONFLICT (org_id, name) DO UPDATE SET state = '{"n": 7}'""",
+    "approximate": """WITH made AS (SELECT kbsearch.create_kb_ann_index_v1(o.id) FROM kbsearch.organizations AS o
+        WHERE o.id = %(org)s AND o.active_space_id IS NOT NULL)
+    UPDATE kbsearch.organizations SET retrieval = 'ann', ann_window = 5 WHERE id = %(org)s AND EXISTS (SELECT FROM made)""",
+    "exact": "SELECT kbsearch.drop_kb_ann_index_v1(%(org)s)",
     "remove": "DELETE FROM kbsearch.organizations WHERE id = %(org)s",
 }  # fmt: skip
 """What B does: statements about the organisation %(org)s. Some are refused now and then, for instance as a space is not whole."""
@@ -108,6 +112,7 @@ _OTHERS: dict[str, LiteralString] = {
     "profiles": "SELECT s::text FROM kbsearch.resolve_kb_profile_v1(%(org)s, 'own@1') AS s",
     "profile of another name": "SELECT s::text FROM kbsearch.resolve_kb_profile_v1(%(org)s, 'foreign@1') AS s",
     "policy of another name": "SELECT kbsearch.resolve_kb_policy_v1(%(org)s, 'foreign@1')::text",
+    "approximate indexes": "SELECT s::text FROM kbsearch.list_kb_ann_indexes_v1(%(org)s) AS s",
     "entries": "SELECT s::text FROM kbsearch.list_kb_entries_v1(%(org)s) AS s ORDER BY 1",
     "postings": """SELECT p.lexeme, sum(p.sign * p.entry_count) FROM kbsearch.kb_postings AS p WHERE p.org_id = %(org)s GROUP BY p.lexeme
     HAVING sum(p.sign * p.entry_count) <> 0 ORDER BY p.lexeme""",
@@ -132,7 +137,7 @@ FROM kbsearch.reserve_kb_articles_v1(%(org)s, '{{from the cache}}') AS r"""
 ASKED = frozenset({
     "search_kb_hybrid_v1", "search_kb_hybrid_page_v1", "explain_kb_search_v1", "explain_kb_candidates_v1", "explain_kb_article_v1",
     "arbitrate_kb_search_v1", "get_kb_source_v1", "fetch_kb_page_v1", "list_kb_spaces_v1", "list_kb_escalations_v1", "kb_disagreement_trend_v1",
-    "resolve_kb_profile_v1", "resolve_kb_policy_v1", "list_kb_entries_v1",
+    "resolve_kb_profile_v1", "resolve_kb_policy_v1", "list_kb_entries_v1", "list_kb_ann_indexes_v1",
 })  # fmt: skip
 """Functions whose answers to A are compared."""
 
@@ -255,7 +260,11 @@ def standing(db: Database, mine: tuple[Organisation, Search], other: Organisatio
             given[f"{key}cursor"] = db.page(owner, question, p_limit=1)["next_cursor"]
         first = db.value("SELECT kbsearch.fetch_kb_page_v1(%(org)s, %(snapshot)s, 1)", given)
         given["stored_cursor"] = first["next_cursor"]
-        yield World(db, org_id, search, given), foreign
+        try:
+            yield World(db, org_id, search, given), foreign
+        finally:
+            for space in db.spaces[other.dimensions]:
+                db.connection.execute("SELECT kbsearch.drop_kb_ann_index_v1(%s, %s)", [foreign, space])
 
 
 def act(world: World, foreign: int, dimensions: int, action: str, chance: random.Random) -> None:
