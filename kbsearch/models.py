@@ -341,9 +341,10 @@ class ArticleExplanation:
         article_id: the article.
         title: its title; None where it is not there or not published.
         status: the first of these that holds: not_in_organization, unpublished, filtered, outside_quota where the quota of its kind is 0,
-            excluded, not_found (no leg found it), below_floor, outside_quota, ranked.
+            excluded, outside_window (of an approximate search), not_found (no leg found it), below_floor, outside_quota, ranked.
         explanation: the same in words.
         by: of filtered: `kinds` or `metadata`; of excluded: the phrases that it lacks and the exclusions that it has.
+        window: of outside_window: articles in a leg's window.
         place: of ranked: its place.
         score: of below_floor, outside_quota and ranked: its score.
         min_score: of below_floor: the floor.
@@ -364,6 +365,7 @@ class ArticleExplanation:
     status: str
     explanation: str
     by: tuple[str, ...] = ()
+    window: int | None = None
     place: int | None = None
     score: float | None = None
     min_score: float | None = None

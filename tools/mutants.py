@@ -66,6 +66,11 @@ LOG = "functions/arbitrate/log_kb_arbitration_v1.sql"
 ARBITRATED = "functions/arbitrate/rank_kb_arbitrated_v1.sql"
 APPLY = "functions/arbitrate/apply_kb_decision_v1.sql"
 
+WINDOWS = "functions/ann/window_kb_search_v1.sql"
+READ = "functions/ann/read_kb_ann_index_v1.sql"
+FIND = "functions/ann/find_kb_ann_index_v1.sql"
+RETRIEVAL = "functions/ann/describe_kb_retrieval_v1.sql"
+
 ATTACH = "functions/ingest/attach_kb_cached_vectors_v1.sql"
 
 PROPERTIES = ("tests/properties",)
@@ -213,6 +218,84 @@ LEAKS = (
 )
 """What is told of one organisation to another: each is planted by tests/properties/non_interference/test_4_leaks.py, too."""
 
+THROUGH_WINDOWS = (
+    Mutant(
+        "windows: what words found has no similarity",
+        (
+            Edit(
+                WINDOWS,
+                "            WHERE v_uses_vector\n        ),\n        chunks AS",
+                "            WHERE v_uses_vector AND m.article_id = ANY (v_near)\n        ),\n        chunks AS",
+            ),
+        ),
+        ("tests/properties/test_7_absolute_scores.py",),
+    ),
+    Mutant(
+        "windows: what vectors found has no keyword score",
+        (
+            Edit(
+                WINDOWS,
+                "LEFT JOIN keyword AS k ON k.chunk_id = c.chunk_id",
+                "LEFT JOIN keyword AS k ON k.chunk_id = c.chunk_id AND c.article_id IN (SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window)",
+            ),
+        ),
+        ("tests/properties/test_7_absolute_scores.py",),
+    ),
+    Mutant(
+        "windows: chunks fill them",
+        (Edit(READ, "IF v_row.article_id <> ALL (article_ids) THEN", "IF true THEN"),),
+        ("tests/properties/test_5_collapse.py",),
+    ),
+    Mutant(
+        "windows: the worst matches come first",
+        (
+            Edit(
+                WINDOWS,
+                "ORDER BY raw DESC, chunk_id ASC LIMIT v_depth",
+                "ORDER BY raw ASC, chunk_id ASC LIMIT least(v_depth, v_window)",
+            ),
+        ),
+        ("tests/properties/test_1_total_order.py",),
+    ),
+    Mutant(
+        "windows: what the index gives is called certain",
+        (
+            Edit(
+                WINDOWS,
+                "round(1000000 * v_vector_unit)::bigint",
+                "round(greatest(0, v_last_similarity) * v_vector_unit)::bigint",
+            ),
+        ),
+        ("tests/properties/test_2_partition.py",),
+    ),
+    Mutant(
+        "windows: one that ties with what may be outside is called settled",
+        (
+            Edit(
+                RETRIEVAL,
+                "r.score > (p_plan.retrieval ->> 'settled_above')",
+                "r.score >= (p_plan.retrieval ->> 'settled_above')",
+            ),
+        ),
+        ("tests/properties/test_2_partition.py",),
+    ),
+    Mutant(
+        "windows: the last page does not say that the exact ranking goes on",
+        (Edit(RETRIEVAL, "p_end_reached AND (p_plan.retrieval ->> 'is_cut')::boolean", "false"),),
+        ("tests/properties/test_2_partition.py",),
+    ),
+    Mutant(
+        "windows: a cursor of another index is taken",
+        (Edit(WINDOWS, "OR v_index.identity <> split_part(p_tag, '/', 3)", ""),),
+        ("tests/ann/test_index.py",),
+    ),
+    Mutant(
+        "windows: an index that was built again is the same",
+        (Edit(FIND, ", obj_description(c.oid, 'pg_class'), c.relfilenode", ""),),
+        ("tests/ann/test_index.py",),
+    ),
+)
+
 MUTANTS = (
     Mutant(
         "final article_id dropped",
@@ -343,6 +426,7 @@ MUTANTS = (
         "question count ignored", (Edit(WEIGH, "ELSE q.term_count * kbsearch.kb_idf_v1", "ELSE kbsearch.kb_idf_v1"),)
     ),
     *LEAKS,
+    *THROUGH_WINDOWS,
     Mutant(
         "deleted chunks left in document frequencies",
         (
