@@ -169,7 +169,7 @@ def _show(output: Console, found: Comparison, questions: dict[str, str], titles:
             output.print(line, markup=False, highlight=False, soft_wrap=True)
         if found.changed:
             output.print(_changed(found, questions, titles))
-    title = "No verdict: " if found.verdict == "none" else "Confounded verdict: " if found.confounded else ""
+    title = "No verdict. " if found.verdict == "none" else "Confounded verdict: " if found.confounded else ""
     output.print(
         clean(f"{title}{found.reason}"), style=_STYLES[found.verdict], markup=False, highlight=False, soft_wrap=True
     )

@@ -251,7 +251,7 @@ def compare(
     if not fields and moved and not allow_confounded:
         return replace(
             known,
-            reason=f"no recorded field differs, and the rankings of {len(moved)} questions do: something that is not recorded decided them. "
+            reason=f"No recorded field differs, and the rankings of {len(moved)} questions do: something that is not recorded decided them. "
             "kbsearch aa finds the stage.",
         )
     values = per_query(first.qrels, first.rankings), per_query(second.qrels, second.rankings)
@@ -337,8 +337,8 @@ def _what_to_do(undeclared: Sequence[str], treatment: Sequence[str]) -> str:
     groups = dict.fromkeys([*treatment, *(name.split(".", maxsplit=1)[0] for name in undeclared)])
     options = " ".join(f"--treatment {group}" for group in groups)
     return (
-        f"more than the treatment differs: {', '.join(undeclared)}. Measure both again with everything else the same; or, if this is what "
-        f"is tried out, declare it ({options}); or insist with --allow-confounded, and do not say which of them it was."
+        f"More than the treatment differs: {', '.join(undeclared)}. Measure both again with everything else the same; or, if this is what "
+        f"is tried out, declare it ({options}); or insist with --allow-confounded: nobody can say then which of them it was."
     )
 
 

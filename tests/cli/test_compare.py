@@ -65,7 +65,7 @@ def test_without_a_verdict_the_exit_code_is_3_and_it_says_what_to_do(good: Path,
     other = save(tmp_path / "elsewhere", "bad", BAD, data={"fingerprint": "g"})
     result = compare(good, other, "--fail-if-worse")
     assert result.exit_code == 3
-    for part in ("No verdict: more than the treatment differs: data.fingerprint", "--treatment data", "not declared"):
+    for part in ("No verdict. More than the treatment differs: data.fingerprint", "--treatment data", "not declared"):
         assert part in words(result)
     assert "nDCG" not in result.output
     insisted = compare(good, other, "--allow-confounded")
