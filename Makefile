@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format head docs mutants bench image test-docker test-servers clean
+.PHONY: help demo test test-quality lint format head docs mutants bench image test-docker test-servers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,8 +27,11 @@ $(STAMP): pyproject.toml
 demo: $(STAMP) ## embedded PostgreSQL, Python's language reference, three questions, every page checked
 	$(BIN)/kbsearch demo
 
-test: $(STAMP) ## all tests that need no Docker engine, on as many processes as there are cores
-	$(BIN)/python -m pytest $(PARALLEL) -m "not docker"
+test: $(STAMP) ## all tests but those of test-quality and test-docker, on as many processes as there are cores
+	$(BIN)/python -m pytest $(PARALLEL) -m "not docker and not quality"
+
+test-quality: $(STAMP) ## how well the questions of whole collections are answered
+	$(BIN)/python -m pytest $(PARALLEL) -m quality || test $$? -eq 5 # no collections are there, so that there is nothing to run
 
 lint: $(STAMP) ## ruff, mypy, sqlfluff, frozen files
 	$(BIN)/ruff check .
@@ -56,7 +59,7 @@ bench: $(STAMP) ## medians and ratios of the speed targets
 image: $(STAMP) ## Docker images kbsearch-database and kbsearch-cli
 	PYTHON=$(BIN)/python docker/build.sh
 
-test-docker: image ## all other tests: of the images, of the plugin's containers, and the property tests in a container
+test-docker: image ## what needs a Docker engine: tests of the images, of the plugin's containers, and the property tests in a container
 	KBSEARCH_DOCKER=required $(BIN)/python -m pytest $(PARALLEL) -m docker
 
 test-servers: image ## the property tests on PostgreSQL 15, 17 and 18; what servers that won't do are told

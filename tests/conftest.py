@@ -73,11 +73,16 @@ def needs_docker(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Docker, before pytest selects by marks. Order the folders; with pytest-xdist it needs --no-loadscope-reorder."""
+    """Mark what make test leaves to other targets, before pytest selects by marks, and order the folders.
+
+    With pytest-xdist the order needs --no-loadscope-reorder.
+    """
+    root = Path(__file__).parent
     for item in items:
         if needs_docker(item):
             item.add_marker(pytest.mark.docker)
-    root = Path(__file__).parent
+        elif item.path.is_relative_to(root / "quality"):
+            item.add_marker(pytest.mark.quality)
     items.sort(
         key=lambda item: item.path.relative_to(root).parts[0] not in SLOW if item.path.is_relative_to(root) else True
     )

@@ -70,7 +70,7 @@ def test_the_workflow_runs_targets_that_there_are(workflow: dict[str, Any]) -> N
     targets = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     steps = [step for job in workflow["jobs"].values() for step in job["steps"]]
     called = re.findall(r"make (\S+)", "\n".join(step.get("run", "") for step in steps))
-    assert set(called) == {"lint", "test", "image", "test-docker", "test-servers"}
+    assert set(called) == {"lint", "test", "test-quality", "image", "test-docker", "test-servers"}
     assert set(called) <= set(targets)
     assert all(re.fullmatch(r"[\w/-]+@v\d+\.\d+\.\d+", step["uses"]) for step in steps if "uses" in step)
 
