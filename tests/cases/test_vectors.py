@@ -231,11 +231,3 @@ def test_vectors_of_what_chunks_said_before_are_counted(corpus: Corpus) -> None:
     change("kb_articles", "published = false", articles[2])
     assert told() == 1
     assert corpus.page("text")["legs"]["vector"]["chunks_with_stale_embedding"] is None
-
-
-def test_a_vector_of_other_dimensions_than_its_space_is_refused_whoever_stores_it(corpus: Corpus) -> None:
-    article = corpus.article("text", vector=[1, 1])
-    with refused("KBDIM") as refusal:
-        corpus.run("UPDATE kbsearch.kb_article_embeddings SET embedding = '[1,2,3]' WHERE org_id = %s", corpus.org_id)
-    assert (refusal.detail["given"], refusal.detail["expected"]) == (3, 2)
-    assert corpus.found(None, [1, 1]) == [article]

@@ -317,7 +317,7 @@ def blocked(connection: Connection, database: str) -> Iterator[None]:
             break
         threading.Event().wait(0.005)
     else:
-        pytest.fail("nobody waits")
+        raise AssertionError("nobody waits")
     yield
 
 
