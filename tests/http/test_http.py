@@ -30,6 +30,7 @@ def shop(site: Site) -> int:
         f"""UPDATE kbsearch.kb_articles
 SET kind = (ARRAY['policy', 'faq', 'page'])[1 + id % 3], metadata = jsonb_build_object('shelf', id % 2)
 WHERE org_id = {org_id}""",
+        f"SELECT kbsearch.create_kb_ranking_profile_v1({org_id}, 'near', 'weighted', p_retrieval => 'ann')",
         f"SELECT kbsearch.upsert_kb_article_v1(p_org_id => {org_id}, p_external_ref => 'de', p_language => 'german',"
         " p_body => 'Häuser <b>und</b> Wohnungen & mehr word1x')",
     )
@@ -355,6 +356,7 @@ WRONG: Mapping[str, dict[str, Any]] = {
     "KBDIM": {"p_query_embedding": [1, 2]},
     "KBVEC": {"p_query_embedding": [0, 0, 0]},
     "KBCUR": {"p_cursor": "damaged"},
+    "KBANN": {"p_profile": "near@1"},
     "22P02": {"p_query_embedding": [0.1, None, 0.3]},
     "22003": {"p_limit": 10**30},
     "54000": {"p_query_embedding": [1] * 16001},
@@ -427,7 +429,7 @@ def test_the_table_of_the_page_has_every_error_of_a_search_with_the_status_of_it
     listed = table()
     searched = {code for code in WRONG if code.startswith("KB")}
     # A profile's policy is checked when the profile is made, and an escalated search is a page that says so.
-    others = {"KBART", "KBCHK", "KBIDX", "KBSNP", "KBSRC", "KBARB", "KBPOL", "KBESC"}
+    others = {"KBART", "KBCHK", "KBIDX", "KBSNP", "KBSRC", "KBARB", "KBPOL", "KBESC", "KBSEC"}
     assert searched == set(ERRORS_BY_SQLSTATE) - others, "others are not of a search"
     assert listed.keys() == {*WRONG, "42501", "57014", "PGRST202"}
     for code in searched:
