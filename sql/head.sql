@@ -2375,6 +2375,7 @@ CREATE FUNCTION kbsearch.explain_kb_search_v1(p_org_id bigint, p_query_text text
 #variable_conflict use_column
 DECLARE
     v_plan kbsearch.kb_search_plan;
+    v_pads CONSTANT bytea := (kbsearch.list_kb_cursor_keys_v1(p_org_id))[1];
 BEGIN
     v_plan := kbsearch.prepare_kb_search_v1(
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id,
@@ -2444,7 +2445,7 @@ BEGIN
         p.tied_with > 0,
         p.tied_article_ids,
         kbsearch.say_kb_place_v1(p.vector_rank, p.vector_part, p.keyword_rank, p.keyword_part, p.matches, p.other_chunk_count, p.tied_with),
-        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id)
+        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id, v_pads)
     FROM parts AS p
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = p.kind
@@ -2518,6 +2519,8 @@ DECLARE
     v_items jsonb;
     v_shown bigint;
     v_prefix text;
+    v_keys CONSTANT bytea[] := kbsearch.list_kb_cursor_keys_v1(p_org_id);
+    v_pads CONSTANT bytea := v_keys[1];
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
@@ -2543,7 +2546,7 @@ BEGIN
     END IF;
     v_prefix := concat_ws(' ', 'snapshot', '1', p_org_id, p_snapshot) || ' ';
     IF p_cursor IS NOT NULL THEN
-        v_parts := string_to_array(kbsearch.open_kb_cursor_v1(p_cursor), ' ');
+        v_parts := string_to_array(kbsearch.open_kb_cursor_v1(p_cursor, v_keys), ' ');
         v_reason := CASE
             WHEN v_parts IS NULL OR cardinality(v_parts) <> 5 OR v_parts[1] <> 'snapshot' OR v_parts[5] !~ '^[0-9]{1,18}$' THEN 'damaged, or none of a snapshot'
             WHEN v_parts[2] <> '1' THEN 'of another function version'
@@ -2581,7 +2584,7 @@ BEGIN
             p.keyword_score / 1e9::double precision AS keyword_score,
             p.tied_with,
             p.tied_with > 0 AS settled_by_identity,
-            kbsearch.seal_kb_cursor_v1(v_prefix || p.place) AS cursor
+            kbsearch.seal_kb_cursor_v1(v_prefix || p.place, v_pads) AS cursor
         FROM (
             SELECT b.block * 100::bigint + e.n AS place, e.article_id, e.chunk_id, e.score, e.similarity, e.keyword_score, e.tied_with
             FROM kbsearch.kb_search_snapshot_blocks AS b
@@ -2605,7 +2608,7 @@ BEGIN
     RETURN jsonb_build_object(
         'items', v_items,
         'gone', v_until - v_from - v_shown,
-        'next_cursor', CASE WHEN v_until < v_snapshot.total THEN kbsearch.seal_kb_cursor_v1(v_prefix || v_until) END,
+        'next_cursor', CASE WHEN v_until < v_snapshot.total THEN kbsearch.seal_kb_cursor_v1(v_prefix || v_until, v_pads) END,
         'total', v_snapshot.total,
         'end_reached', v_until >= v_snapshot.total,
         'snapshot', p_snapshot,
@@ -3303,21 +3306,22 @@ BEGIN
         'EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch',
         'SELECT ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds, kbsearch.kb_builtin_profiles, kbsearch.kb_ranking_profiles, '
         || 'kbsearch.kb_builtin_policies, kbsearch.kb_arbitration_policies, kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings, '
-        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats',
+        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
         -- stored rankings: the columns that are named are there to be locked
         'SELECT, INSERT, DELETE, UPDATE (expires_at) ON kbsearch.kb_search_snapshots',
         'SELECT, INSERT ON kbsearch.kb_search_snapshot_blocks'
     ]
     || CASE WHEN p_right IN ('writer', 'admin') THEN ARRAY[
         'INSERT, UPDATE, DELETE ON kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings',
-        'SELECT, INSERT, UPDATE, DELETE ON kbsearch.kb_embedding_inputs, kbsearch.kb_embedding_cache, kbsearch.kb_embedding_counts, kbsearch.kb_ingest_sources',
+        'SELECT, INSERT, UPDATE, DELETE ON kbsearch.kb_embedding_inputs, kbsearch.kb_embedding_cache, kbsearch.kb_embedding_counts, kbsearch.kb_ingest_sources, '
+        || 'kbsearch.kb_gold_sets, kbsearch.kb_gold_questions, kbsearch.kb_gold_judgements',
         'INSERT, DELETE ON kbsearch.kb_ranking_profiles, kbsearch.kb_arbitration_policies',
         'SELECT, INSERT, DELETE ON kbsearch.kb_arbitration_log',
-        'UPDATE (name, active_space_id, ranking_profile, arbitration_log) ON kbsearch.organizations'
+        'UPDATE (name, active_space_id, ranking_profile, retrieval, ann_window, arbitration_log) ON kbsearch.organizations'
     ] ELSE '{}' END
     || CASE WHEN p_right = 'admin' THEN ARRAY[
         'INSERT, UPDATE, DELETE ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds',
-        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats',
+        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
         'USAGE ON SEQUENCE kbsearch.kb_segment_seq'
     ] ELSE '{}' END
     LOOP
@@ -4263,6 +4267,50 @@ END;
 
 COMMENT ON FUNCTION kbsearch.list_kb_chunk_entries_v1(p_chunk_id bigint, p_searchable boolean, p_lexemes text[], p_term_counts smallint[], p_length bigint, p_reference_length bigint, p_sign smallint) IS 'The entries of one chunk, from the columns of its row alone: lexeme, chunk_id << 12 | impact, and the sign given. None where it is not searchable.';
 
+-- Name: kb_cursor_keys; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_cursor_keys (
+    org_id bigint NOT NULL,
+    id bigint NOT NULL,
+    pads bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT kb_cursor_keys_pads_check CHECK ((octet_length(pads) = 128))
+);
+
+-- Name: TABLE kb_cursor_keys; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_cursor_keys IS 'Keys of an organisation''s cursors, made by set_kb_cursor_key_v1: the newest signs, all are accepted. Without a row cursors are not authenticated. Rows may be deleted: cursors that they signed are refused then.';
+
+-- Name: COLUMN kb_cursor_keys.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_cursor_keys.org_id IS 'The organisation; never changed.';
+
+-- Name: COLUMN kb_cursor_keys.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_cursor_keys.id IS 'Its id; the highest is the newest.';
+
+-- Name: COLUMN kb_cursor_keys.pads; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_cursor_keys.pads IS 'The key as HMAC-SHA-256 (RFC 2104) uses it: 64 bytes of it XOR 0x36, 64 bytes of it XOR 0x5c.';
+
+-- Name: COLUMN kb_cursor_keys.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_cursor_keys.created_at IS 'When it was set.';
+
+-- Name: list_kb_cursor_keys_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_cursor_keys_v1(p_org_id bigint) RETURNS bytea[]
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT COALESCE(array_agg(k.pads ORDER BY k.id DESC), '{}'::bytea[]) AS "coalesce"
+    FROM kbsearch.kb_cursor_keys k
+   WHERE (k.org_id = list_kb_cursor_keys_v1.p_org_id);
+END;
+
+-- Name: FUNCTION list_kb_cursor_keys_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_cursor_keys_v1(p_org_id bigint) IS 'The keys of an organisation''s cursors, as kb_cursor_keys.pads has them, the newest first; empty where cursors are not authenticated.';
+
 -- Name: list_kb_entries_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.list_kb_entries_v1(p_org_id bigint) RETURNS TABLE(lexeme text, entry bigint)
@@ -4565,18 +4613,22 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result; decision, manifest: of an arbitration that this call has done.';
 
--- Name: seal_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: seal_kb_cursor_v1(text, bytea); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text) RETURNS text
+CREATE FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text, p_pads bytea DEFAULT NULL::bytea) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT translate(encode((substr(sha256(convert_to(p_payload, 'UTF8'::name)), 1, 9) || convert_to(p_payload, 'UTF8'::name)), 'base64'::text), '+/
+ SELECT translate(encode((
+         CASE
+             WHEN (p_pads IS NULL) THEN substr(sha256(convert_to(p_payload, 'UTF8'::name)), 1, 9)
+             ELSE substr(sha256((substr(p_pads, 65) || sha256((substr(p_pads, 1, 64) || convert_to(p_payload, 'UTF8'::name))))), 1, 18)
+         END || convert_to(p_payload, 'UTF8'::name)), 'base64'::text), '+/
 ='::text, '-_'::text) AS translate;
 END;
 
--- Name: FUNCTION seal_kb_cursor_v1(p_payload text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION seal_kb_cursor_v1(p_payload text, p_pads bytea); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text) IS 'A cursor: base64url of a 9-byte digest and the payload. The digest finds damage; it is no protection against forgery.';
+COMMENT ON FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text, p_pads bytea) IS 'A cursor: base64url of a digest and the payload. p_pads: a key, as in kb_cursor_keys; the digest is then the first 18 bytes of an HMAC-SHA-256. NULL: 9 bytes of a plain digest, which finds damage and is no protection against forgery.';
 
 -- Name: kb_articles; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -4691,7 +4743,10 @@ COMMENT ON COLUMN kbsearch.kb_source_kinds.description IS 'For people.';
 CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text, total bigint, decision text, manifest jsonb)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT r.place,
+ WITH sealing AS MATERIALIZED (
+          SELECT (kbsearch.list_kb_cursor_keys_v1((list_kb_results_v1.p_plan).org_id))[1] AS pads
+         )
+  SELECT r.place,
      r.article_id,
      ((r.score)::double precision / ('1000000000'::numeric)::double precision),
          CASE
@@ -4720,14 +4775,15 @@ CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_em
      (round(((r.raw * ('1000000000'::numeric)::double precision) / (list_kb_results_v1.p_plan).keyword_bound)) / ('1000000000'::numeric)::double precision),
      r.tied_with,
      (r.tied_with > 0),
-     kbsearch.seal_kb_cursor_v1((((((((list_kb_results_v1.p_plan).cursor_prefix || ' '::text) || COALESCE(r.decision, (list_kb_results_v1.p_plan).cursor_legs)) || ' '::text) || r.score) || ' '::text) || r.article_id)) AS seal_kb_cursor_v1,
+     kbsearch.seal_kb_cursor_v1((((((((list_kb_results_v1.p_plan).cursor_prefix || ' '::text) || COALESCE(r.decision, (list_kb_results_v1.p_plan).cursor_legs)) || ' '::text) || r.score) || ' '::text) || r.article_id), s.pads) AS seal_kb_cursor_v1,
      r.total,
      r.decision,
      r.manifest
-    FROM (((kbsearch.rank_kb_articles_v1(list_kb_results_v1.p_plan, list_kb_results_v1.p_embedding, (list_kb_results_v1.p_plan).row_limit, (list_kb_results_v1.p_plan).row_offset, (list_kb_results_v1.p_plan).after_score, (list_kb_results_v1.p_plan).after_article_id) r(place, article_id, chunk_id, score, similarity, raw, tied_with, total, decision, manifest)
+    FROM ((((kbsearch.rank_kb_articles_v1(list_kb_results_v1.p_plan, list_kb_results_v1.p_embedding, (list_kb_results_v1.p_plan).row_limit, (list_kb_results_v1.p_plan).row_offset, (list_kb_results_v1.p_plan).after_score, (list_kb_results_v1.p_plan).after_article_id) r(place, article_id, chunk_id, score, similarity, raw, tied_with, total, decision, manifest)
       JOIN kbsearch.kb_articles a ON (((a.org_id = (list_kb_results_v1.p_plan).org_id) AND (a.id = r.article_id))))
       JOIN kbsearch.kb_article_chunks c ON (((c.org_id = (list_kb_results_v1.p_plan).org_id) AND (c.id = r.chunk_id))))
-      LEFT JOIN kbsearch.kb_source_kinds k ON ((k.kind = a.kind)));
+      LEFT JOIN kbsearch.kb_source_kinds k ON ((k.kind = a.kind)))
+      CROSS JOIN sealing s);
 END;
 
 -- Name: FUNCTION list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
@@ -5028,31 +5084,41 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged (NULL: of all lexemes), and the counts to its statistics; returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
 
--- Name: open_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: open_kb_cursor_v1(text, bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) RETURNS text
+CREATE FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text, p_keys bytea[] DEFAULT '{}'::bytea[]) RETURNS text
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $_$
 DECLARE
     v_bytes bytea;
+    v_pads bytea;
     v_payload text;
 BEGIN
     IF p_cursor !~ '^[A-Za-z0-9_-]{13,}$' OR length(p_cursor) % 4 = 1 THEN
         RETURN NULL;
     END IF;
     v_bytes := decode(translate(p_cursor, '-_', '+/') || repeat('=', (4 - length(p_cursor) % 4) % 4), 'base64');
-    IF substr(v_bytes, 1, 9) <> substr(sha256(substr(v_bytes, 10)), 1, 9) THEN
-        RETURN NULL;
+    IF p_keys = '{}' THEN
+        IF substr(v_bytes, 1, 9) <> substr(sha256(substr(v_bytes, 10)), 1, 9) THEN
+            RETURN NULL;
+        END IF;
+        v_payload := convert_from(substr(v_bytes, 10), 'UTF8');
+    ELSE
+        FOREACH v_pads IN ARRAY p_keys LOOP
+            IF substr(v_bytes, 1, 18) = substr(sha256(substr(v_pads, 65) || sha256(substr(v_pads, 1, 64) || substr(v_bytes, 19))), 1, 18) THEN
+                v_payload := convert_from(substr(v_bytes, 19), 'UTF8');
+                EXIT;
+            END IF;
+        END LOOP;
     END IF;
-    v_payload := convert_from(substr(v_bytes, 10), 'UTF8');
-    RETURN CASE WHEN kbsearch.seal_kb_cursor_v1(v_payload) = p_cursor THEN v_payload END;
+    RETURN CASE WHEN kbsearch.seal_kb_cursor_v1(v_payload, CASE WHEN p_keys <> '{}' THEN v_pads END) = p_cursor THEN v_payload END;
 END
 $_$;
 
--- Name: FUNCTION open_kb_cursor_v1(p_cursor text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION open_kb_cursor_v1(p_cursor text, p_keys bytea[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) IS 'The payload of a cursor made by seal_kb_cursor_v1, NULL when it was damaged.';
+COMMENT ON FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text, p_keys bytea[]) IS 'The payload of a cursor made by seal_kb_cursor_v1, NULL when it was damaged or forged. p_keys: the keys of which one must have signed it, as list_kb_cursor_keys_v1 gives them; empty: it need not be signed.';
 
 -- Name: open_kb_search_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, interval); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5445,7 +5511,7 @@ BEGIN
     END IF;
     IF p_cursor IS NOT NULL THEN
         -- what page 1 was scored by, whatever was written since
-        v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
+        v_payload := kbsearch.open_kb_cursor_v1(p_cursor, kbsearch.list_kb_cursor_keys_v1(p_org_id));
         v_parts := string_to_array(v_payload, ' ');
         IF v_parts[5] ~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' THEN
             SELECT
@@ -6934,6 +7000,56 @@ END;
 
 COMMENT ON FUNCTION kbsearch.select_kb_articles_v1(p_org_id bigint, p_kinds text[], p_metadata jsonb, p_required bigint[], p_excluded bigint[]) IS 'Published articles that pass the filters: of one of the kinds, whose metadata contains p_metadata (an array: one of its elements), in p_required, not in p_excluded. NULL: no such filter.';
 
+-- Name: set_kb_cursor_key_v1(bigint, bytea, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.set_kb_cursor_key_v1(p_org_id bigint, p_key bytea DEFAULT NULL::bytea, p_keep integer DEFAULT 1) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_key bytea := coalesce(p_key, sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
+    v_id bigint;
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    IF octet_length(v_key) NOT BETWEEN 32 AND 64 THEN
+        RAISE EXCEPTION 'the key has % bytes, expected 32 to 64', octet_length(v_key)
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_key', 'bytes', octet_length(v_key), 'minimum', 32, 'maximum', 64)::text,
+                HINT = 'Pass 32 random bytes, or NULL to have them made.';
+    END IF;
+    IF p_keep IS NULL OR p_keep NOT BETWEEN 0 AND 9 THEN
+        RAISE EXCEPTION 'p_keep is %, expected 0 to 9', coalesce(p_keep::text, 'NULL')
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_keep', 'given', p_keep, 'minimum', 0, 'maximum', 9)::text,
+                HINT = 'Pass how many keys before this one still open cursors: 1, so that readers can page on.';
+    END IF;
+    v_key := v_key || decode(repeat('00', 64 - octet_length(v_key)), 'hex');
+    INSERT INTO kbsearch.kb_cursor_keys (org_id, pads)
+    SELECT p_org_id, decode(string_agg(lpad(to_hex(get_byte(v_key, b.n) # 54), 2, '0'), '' ORDER BY b.n) || string_agg(lpad(to_hex(get_byte(v_key, b.n) # 92), 2, '0'), '' ORDER BY b.n), 'hex')
+    FROM generate_series(0, 63) AS b (n)
+    RETURNING id INTO v_id;
+    DELETE FROM kbsearch.kb_cursor_keys AS k
+    WHERE k.org_id = p_org_id AND k.id NOT IN (
+        SELECT l.id FROM kbsearch.kb_cursor_keys AS l WHERE l.org_id = p_org_id ORDER BY l.id DESC LIMIT p_keep + 1
+    );
+    RETURN v_id;
+END
+$$;
+
+-- Name: FUNCTION set_kb_cursor_key_v1(p_org_id bigint, p_key bytea, p_keep integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.set_kb_cursor_key_v1(p_org_id bigint, p_key bytea, p_keep integer) IS 'Authenticates an organisation''s cursors, of searches and of stored rankings, by HMAC-SHA-256 (RFC 2104) with a key: from now on one that was not made by this database for this organisation is refused (KBCUR). Called again it changes the key, and cursors signed by the one before still count. Those from before the first key are refused. Deleting the organisation''s rows of kb_cursor_keys switches it off. For the owner of the tables, and admins.
+
+Arguments:
+p_org_id: The organisation.
+p_key: The key, 32 … 64 bytes. NULL: a random one.
+p_keep: How many keys before this one still open cursors, 0 … 9.
+
+Returns: id of the key.
+
+Errors: KBORG, KBSEC (the key is too short or too long; p_keep).';
+
 -- Name: store_kb_cached_vectors_v1(bigint, bigint, bigint[], bigint[], bytea[], bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.store_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_article_ids bigint[], p_chunk_ids bigint[], p_chunk_digests bytea[], p_input_sha256 bytea[]) RETURNS SETOF bigint
@@ -7803,6 +7919,17 @@ CREATE TABLE kbsearch.kb_corpus_stats (
 
 COMMENT ON TABLE kbsearch.kb_corpus_stats IS 'Derived. What a segment adds to the number of searchable chunks and to their summed lengths (negative where it takes away); an organisation''s statistics are the sums.';
 
+-- Name: kb_cursor_keys_id_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
+
+ALTER TABLE kbsearch.kb_cursor_keys ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME kbsearch.kb_cursor_keys_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 -- Name: kb_embedding_counts; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_embedding_counts (
@@ -8190,6 +8317,11 @@ ALTER TABLE ONLY kbsearch.kb_builtin_profiles
 ALTER TABLE ONLY kbsearch.kb_corpus_stats
     ADD CONSTRAINT kb_corpus_stats_pkey PRIMARY KEY (org_id, segment_id);
 
+-- Name: kb_cursor_keys kb_cursor_keys_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_cursor_keys
+    ADD CONSTRAINT kb_cursor_keys_pkey PRIMARY KEY (org_id, id);
+
 -- Name: kb_embedding_cache kb_embedding_cache_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_embedding_cache
@@ -8403,6 +8535,11 @@ ALTER TABLE ONLY kbsearch.kb_articles
 
 ALTER TABLE ONLY kbsearch.kb_corpus_stats
     ADD CONSTRAINT kb_corpus_stats_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
+-- Name: kb_cursor_keys kb_cursor_keys_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_cursor_keys
+    ADD CONSTRAINT kb_cursor_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
 
 -- Name: kb_embedding_cache kb_embedding_cache_org_id_input_sha256_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 

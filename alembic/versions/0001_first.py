@@ -124,6 +124,8 @@ FILES = [
     "functions/ann/rank_kb_window_v1.sql",
     "functions/ann/describe_kb_retrieval_v1.sql",
     "functions/search/rank_kb_articles_v1.sql",
+    "schema/0010_cursor_keys.sql",
+    "functions/tenancy/list_kb_cursor_keys_v1.sql",
     "functions/search/seal_kb_cursor_v1.sql",
     "functions/search/open_kb_cursor_v1.sql",
     "functions/search/resolve_kb_profile_v1.sql",
@@ -151,6 +153,7 @@ FILES = [
     "functions/tenancy/disable_kb_row_security_v1.sql",
     "functions/tenancy/enable_kb_row_security_v1.sql",
     "functions/tenancy/grant_kb_rights_v1.sql",
+    "functions/tenancy/set_kb_cursor_key_v1.sql",
     "schema/0002_triggers.sql",
 ]
 

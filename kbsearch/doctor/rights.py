@@ -21,6 +21,7 @@ READ = (
     "kb_article_embeddings",
     "kb_postings",
     "kb_corpus_stats",
+    "kb_cursor_keys",
 )
 """Tables that a search reads."""
 
@@ -33,7 +34,7 @@ KEPT = ("kb_embedding_inputs", "kb_embedding_cache", "kb_embedding_counts", "kb_
 DERIVED = ("kb_postings", "kb_corpus_stats")
 """Tables that triggers write, as their owner; compacting and rebuilding writes them as the caller."""
 
-READERS_STAGES = ("text", "retrieve", "fuse", "arbitrate", "search")
+READERS_STAGES = ("text", "retrieve", "fuse", "arbitrate", "search", "tenancy")
 """Folders below sql/functions of what a search calls."""
 
 

@@ -121,6 +121,7 @@ def test_every_error_has_a_status_of_http() -> None:
         "ArbitrationError": 422,
         "PolicyError": 422,
         "EscalatedError": 409,
+        "SecurityError": 403,
         "NotInstalledError": 503,
         "MigrationError": 500,
         "EmbeddedServerError": 503,

@@ -97,6 +97,7 @@ def load(tenants: Tenants) -> None:
                 "SELECT kbsearch.create_kb_ranking_profile_v1(%s, %s, 'keyword', 'bm25', 0, 1)", [org_id, word]
             )
             connection.execute("SELECT kbsearch.create_kb_arbitration_policy_v1(%s, %s)", [org_id, word])
+            connection.execute("SELECT kbsearch.set_kb_cursor_key_v1(%s)", [org_id])
             manifest = db.value(
                 "SELECT kbsearch.arbitrate_kb_search_v1(%s, 'lamp stone', '[1,0]', p_profile => 'arbitrate@1')",
                 [org_id],

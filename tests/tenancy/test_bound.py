@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import psycopg
@@ -215,7 +216,10 @@ def test_null_is_no_organisation(tenants: Tenants, say: Say) -> None:
                 assert answer[0] == "KBORG" or not promises.get(name), (name, answer)
             else:
                 told = [value for (value,) in answer]
-                assert told in ([], [None], ["false"], ["0"], ["{}"], [""], ["(0,0)"], ["(0,0,0,0)"]), (name, told)
+                assert told in ([], [None], [""], ["false"], ["{}"]) or re.fullmatch(r"0|\(0(,0)*\)", told[0]), (
+                    name,
+                    told,
+                )
 
 
 @pytest.mark.parametrize("caller", ["owner", "reader"])

@@ -6,6 +6,10 @@ RETURNS TABLE (
 )
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
+    WITH sealing AS MATERIALIZED (
+        SELECT (kbsearch.list_kb_cursor_keys_v1((p_plan).org_id))[1] AS pads
+    )
+
     SELECT
         r.place,
         r.article_id,
@@ -23,7 +27,7 @@ BEGIN ATOMIC
         round(r.raw * 1e9::double precision / (p_plan).keyword_bound) / 1e9::double precision,
         r.tied_with,
         r.tied_with > 0,
-        kbsearch.seal_kb_cursor_v1((p_plan).cursor_prefix || ' ' || coalesce(r.decision, (p_plan).cursor_legs) || ' ' || r.score || ' ' || r.article_id),
+        kbsearch.seal_kb_cursor_v1((p_plan).cursor_prefix || ' ' || coalesce(r.decision, (p_plan).cursor_legs) || ' ' || r.score || ' ' || r.article_id, s.pads),
         r.total,
         r.decision,
         r.manifest
@@ -32,7 +36,8 @@ BEGIN ATOMIC
     ) AS r
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = (p_plan).org_id AND a.id = r.article_id
     INNER JOIN kbsearch.kb_article_chunks AS c ON c.org_id = (p_plan).org_id AND c.id = r.chunk_id
-    LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind;
+    LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind
+    CROSS JOIN sealing AS s;
 END;
 COMMENT ON FUNCTION kbsearch.list_kb_results_v1(kbsearch.kb_search_plan, vector) IS
 'A page of ranked articles, in no order, with what is shown of them; columns as in search_kb_hybrid_v1, and total, the number of articles in the whole result, decision and manifest, as in rank_kb_articles_v1.';

@@ -128,7 +128,7 @@ BEGIN
     END IF;
     IF p_cursor IS NOT NULL THEN
         -- what page 1 was scored by, whatever was written since
-        v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
+        v_payload := kbsearch.open_kb_cursor_v1(p_cursor, kbsearch.list_kb_cursor_keys_v1(p_org_id));
         v_parts := string_to_array(v_payload, ' ');
         IF v_parts[5] ~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' THEN
             SELECT

@@ -17,6 +17,8 @@ DECLARE
     v_items jsonb;
     v_shown bigint;
     v_prefix text;
+    v_keys CONSTANT bytea[] := kbsearch.list_kb_cursor_keys_v1(p_org_id);
+    v_pads CONSTANT bytea := v_keys[1];
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
@@ -42,7 +44,7 @@ BEGIN
     END IF;
     v_prefix := concat_ws(' ', 'snapshot', '1', p_org_id, p_snapshot) || ' ';
     IF p_cursor IS NOT NULL THEN
-        v_parts := string_to_array(kbsearch.open_kb_cursor_v1(p_cursor), ' ');
+        v_parts := string_to_array(kbsearch.open_kb_cursor_v1(p_cursor, v_keys), ' ');
         v_reason := CASE
             WHEN v_parts IS NULL OR cardinality(v_parts) <> 5 OR v_parts[1] <> 'snapshot' OR v_parts[5] !~ '^[0-9]{1,18}$' THEN 'damaged, or none of a snapshot'
             WHEN v_parts[2] <> '1' THEN 'of another function version'
@@ -80,7 +82,7 @@ BEGIN
             p.keyword_score / 1e9::double precision AS keyword_score,
             p.tied_with,
             p.tied_with > 0 AS settled_by_identity,
-            kbsearch.seal_kb_cursor_v1(v_prefix || p.place) AS cursor
+            kbsearch.seal_kb_cursor_v1(v_prefix || p.place, v_pads) AS cursor
         FROM (
             SELECT b.block * 100::bigint + e.n AS place, e.article_id, e.chunk_id, e.score, e.similarity, e.keyword_score, e.tied_with
             FROM kbsearch.kb_search_snapshot_blocks AS b
@@ -104,7 +106,7 @@ BEGIN
     RETURN jsonb_build_object(
         'items', v_items,
         'gone', v_until - v_from - v_shown,
-        'next_cursor', CASE WHEN v_until < v_snapshot.total THEN kbsearch.seal_kb_cursor_v1(v_prefix || v_until) END,
+        'next_cursor', CASE WHEN v_until < v_snapshot.total THEN kbsearch.seal_kb_cursor_v1(v_prefix || v_until, v_pads) END,
         'total', v_snapshot.total,
         'end_reached', v_until >= v_snapshot.total,
         'snapshot', p_snapshot,

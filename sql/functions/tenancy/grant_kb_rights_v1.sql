@@ -31,21 +31,22 @@ BEGIN
         'EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch',
         'SELECT ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds, kbsearch.kb_builtin_profiles, kbsearch.kb_ranking_profiles, '
         || 'kbsearch.kb_builtin_policies, kbsearch.kb_arbitration_policies, kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings, '
-        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats',
+        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
         -- stored rankings: the columns that are named are there to be locked
         'SELECT, INSERT, DELETE, UPDATE (expires_at) ON kbsearch.kb_search_snapshots',
         'SELECT, INSERT ON kbsearch.kb_search_snapshot_blocks'
     ]
     || CASE WHEN p_right IN ('writer', 'admin') THEN ARRAY[
         'INSERT, UPDATE, DELETE ON kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings',
-        'SELECT, INSERT, UPDATE, DELETE ON kbsearch.kb_embedding_inputs, kbsearch.kb_embedding_cache, kbsearch.kb_embedding_counts, kbsearch.kb_ingest_sources',
+        'SELECT, INSERT, UPDATE, DELETE ON kbsearch.kb_embedding_inputs, kbsearch.kb_embedding_cache, kbsearch.kb_embedding_counts, kbsearch.kb_ingest_sources, '
+        || 'kbsearch.kb_gold_sets, kbsearch.kb_gold_questions, kbsearch.kb_gold_judgements',
         'INSERT, DELETE ON kbsearch.kb_ranking_profiles, kbsearch.kb_arbitration_policies',
         'SELECT, INSERT, DELETE ON kbsearch.kb_arbitration_log',
-        'UPDATE (name, active_space_id, ranking_profile, arbitration_log) ON kbsearch.organizations'
+        'UPDATE (name, active_space_id, ranking_profile, retrieval, ann_window, arbitration_log) ON kbsearch.organizations'
     ] ELSE '{}' END
     || CASE WHEN p_right = 'admin' THEN ARRAY[
         'INSERT, UPDATE, DELETE ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds',
-        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats',
+        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
         'USAGE ON SEQUENCE kbsearch.kb_segment_seq'
     ] ELSE '{}' END
     LOOP

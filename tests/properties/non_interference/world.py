@@ -94,6 +94,7 @@ ACTIONS: dict[str, LiteralString] = {
         WHERE o.id = %(org)s AND o.active_space_id IS NOT NULL)
     UPDATE kbsearch.organizations SET retrieval = 'ann', ann_window = 5 WHERE id = %(org)s AND EXISTS (SELECT FROM made)""",
     "exact": "SELECT kbsearch.drop_kb_ann_index_v1(%(org)s)",
+    "cursor key": "SELECT kbsearch.set_kb_cursor_key_v1(%(org)s, p_keep => 0)",
     "remove": "DELETE FROM kbsearch.organizations WHERE id = %(org)s",
 }  # fmt: skip
 """What B does: statements about the organisation %(org)s. Some are refused now and then, for instance as a space is not whole."""
