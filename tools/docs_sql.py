@@ -21,6 +21,7 @@ from kbsearch import migrate
 STAGES = {
     "search": "Searching",
     "snapshot": "Stored rankings",
+    "tenancy": "Row-level security, rights and keys",
     "arbitrate": "Arbitration",
     "explain": "Explaining",
     "ingest": "Writing articles",
@@ -29,7 +30,7 @@ STAGES = {
 }
 """Folders of sql/functions as headings; others are headed by the folder's name."""
 
-KEPT = ("kb_alembic_version", "kb_search_snapshots", "kb_search_snapshot_blocks")
+KEPT = ("kb_alembic_version", "kb_search_snapshots", "kb_search_snapshot_blocks", "kb_cursor_keys")
 """Tables that only kbsearch's own functions write, beside those whose COMMENT begins with `Derived.`"""
 
 FUNCTIONS = """SELECT

@@ -71,9 +71,13 @@ READ = "functions/ann/read_kb_ann_index_v1.sql"
 FIND = "functions/ann/find_kb_ann_index_v1.sql"
 RETRIEVAL = "functions/ann/describe_kb_retrieval_v1.sql"
 
+ENABLE = "functions/tenancy/enable_kb_row_security_v1.sql"
 ATTACH = "functions/ingest/attach_kb_cached_vectors_v1.sql"
 
 PROPERTIES = ("tests/properties",)
+BOUND = ("tests/tenancy/test_bound.py",)
+WRITING = ("tests/tenancy/test_writing.py",)
+KEYS = ("tests/tenancy/test_cursor_keys.py",)
 NON_INTERFERENCE = ("tests/properties/non_interference/test_4_writes.py",)
 SNAPSHOT = ("tests/snapshot/test_snapshots.py",)
 EXPLANATIONS = ("tests/explain",)
@@ -295,6 +299,78 @@ THROUGH_WINDOWS = (
         ("tests/ann/test_index.py",),
     ),
 )
+TENANCY = (
+    Mutant(
+        "row-level security not forced",
+        (Edit(ENABLE, "ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY", "ENABLE ROW LEVEL SECURITY"),),
+        BOUND,
+    ),
+    Mutant(
+        "writes not bound",
+        (
+            Edit(
+                ENABLE,
+                "WITH CHECK (%I = %s)', v_table.table_id, v_table.key, v_bound, v_table.key, v_bound)",
+                "WITH CHECK (true)', v_table.table_id, v_table.key, v_bound)",
+            ),
+        ),
+        BOUND,
+    ),
+    Mutant(
+        "drafts shown to readers",
+        (Edit(ENABLE, "AS RESTRICTIVE FOR SELECT", "FOR SELECT"),),
+        WRITING,
+    ),
+    Mutant(
+        "triggers bound as their caller",
+        (
+            Edit(
+                "functions/index/kb_chunks_written_v1.sql",
+                "set_config('kbsearch.acting_org_id', v_org_id::text, true)",
+                "v_org_id",
+            ),
+        ),
+        WRITING,
+    ),
+    Mutant(
+        "directory for everybody",
+        (Edit(ENABLE, " AND has_table_privilege('kbsearch.organizations'::regclass, 'INSERT')", ""),),
+        BOUND,
+    ),
+    Mutant(
+        "cursor of another's key",
+        (
+            Edit(
+                "functions/tenancy/list_kb_cursor_keys_v1.sql",
+                "\n    WHERE k.org_id = p_org_id",
+                "\n    WHERE p_org_id IS NOT NULL",
+            ),
+        ),
+        KEYS,
+    ),
+    Mutant(
+        "keys that are never forgotten",
+        (Edit("functions/tenancy/set_kb_cursor_key_v1.sql", "LIMIT p_keep + 1", "LIMIT p_keep + 2"),),
+        KEYS,
+    ),
+    Mutant(
+        "unsigned cursors accepted beside a key",
+        (
+            Edit(
+                "functions/search/open_kb_cursor_v1.sql",
+                "IF p_keys = '{}' THEN",
+                "IF p_keys = '{}' OR substr(v_bytes, 1, 9) = substr(sha256(substr(v_bytes, 10)), 1, 9) THEN",
+            ),
+            Edit(
+                "functions/search/open_kb_cursor_v1.sql",
+                "RETURN CASE WHEN kbsearch.seal_kb_cursor_v1(v_payload, CASE WHEN p_keys <> '{}' THEN v_pads END) = p_cursor THEN v_payload END;",
+                "RETURN v_payload;",
+            ),
+        ),
+        KEYS,
+    ),
+)
+"""Ways past row-level security and signed cursors."""
 
 MUTANTS = (
     Mutant(
@@ -427,6 +503,7 @@ MUTANTS = (
     ),
     *LEAKS,
     *THROUGH_WINDOWS,
+    *TENANCY,
     Mutant(
         "deleted chunks left in document frequencies",
         (
