@@ -22,6 +22,7 @@ from kbsearch.errors import MigrationError
 from kbsearch.inventory import inventory
 from tests.conftest import PREPARATION, Databases
 from tests.migrations.hosts import installed, left_overs, needs, psql, run, sqlalchemy_url
+from tests.migrations.test_schema_name import answers
 
 
 @pytest.fixture
@@ -254,11 +255,24 @@ def test_a_dbas_comment_on_the_schema_stays(empty_database: str, databases: Data
         assert connection.execute(comment).fetchone() == ("ticket 17",)
 
 
+def asked_again(connection: psycopg.Connection[Any]) -> list[object]:
+    """Rows and pages, with their cursors, of what answers() has loaded."""
+    connection.execute("SET search_path = ''")
+    search = "p_org_id => 1, p_query_text => %s, p_query_embedding => '[0.6, 0.8]', p_highlight => true"
+    return [
+        connection.execute(f"SELECT {what}({search})".encode(), [words]).fetchall()
+        for words in ("shipping", "refund shipping -gift", "days")
+        for what in ("* FROM kbsearch.search_kb_hybrid_v1", "kbsearch.search_kb_hybrid_page_v1")
+    ]
+
+
 @pytest.mark.skipif("KBSEARCH_TEST_DSN" in os.environ, reason="pg_dump writes for its own major version")
 def test_a_dump_that_is_restored_is_an_installation(
     database: str, bare_database: str, admin: Callable[[str], str]
 ) -> None:
-    run(database, "INSERT INTO kbsearch.organizations (name) VALUES ('kept')")
+    with psycopg.connect(database, autocommit=True) as connection:
+        assert sum(isinstance(answer, list) and len(answer) > 0 for answer in answers(connection, "kbsearch")) > 20
+        before = asked_again(connection)
     dump = subprocess.run(
         [str(embedded.binary("pg_dump")), "--no-owner", "--no-privileges", "-d", admin(database)],
         check=True,
@@ -269,8 +283,11 @@ def test_a_dump_that_is_restored_is_an_installation(
     psql(bare_database, dump)
     assert migrate.current(bare_database) == migrate.head()
     assert migrate.check(bare_database) == []
-    with psycopg.connect(bare_database) as connection:
-        assert connection.execute("SELECT name FROM kbsearch.organizations").fetchall() == [("kept",)]
+    with psycopg.connect(bare_database, autocommit=True) as connection:
+        assert asked_again(connection) == before
+        # And it is written to as before: an id is not given twice.
+        connection.execute("SELECT kbsearch.upsert_kb_article_v1(p_org_id => 1, p_title => 'new', p_body => 'quoll')")
+        assert len(connection.execute("SELECT FROM kbsearch.search_kb_hybrid_v1(1, 'quoll')").fetchall()) == 1
 
 
 # What the caller's session is like.
