@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from kbsearch import inventory, migrate
-from kbsearch.errors import ProfileError
+from kbsearch.errors import MigrationError, ProfileError
 from kbsearch.evaluate.collection import Collection
 from kbsearch.schema import DEFAULT, in_schema
 
@@ -179,8 +179,16 @@ def server_record(connection: Connection, schema: str = DEFAULT) -> dict[str, An
         "build": build,
         "pgvector": pgvector,
         "kbsearch": version("kbsearch"),
-        "schema": migrate.current(connection, schema=schema),
+        "schema": _revision(connection, schema),
     }
+
+
+def _revision(connection: Connection, schema: str) -> str | None:
+    """The installed revision; None where the role may not read it, as an application's need not: the functions' digest says more."""
+    try:
+        return migrate.current(connection, schema=schema)
+    except MigrationError:
+        return None
 
 
 def _row(connection: Connection, statement: str, schema: str, **parameters: object) -> tuple[Any, ...]:

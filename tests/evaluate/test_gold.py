@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -196,3 +198,29 @@ def test_a_gold_set_is_asked_in_place_as_a_loaded_collection_is(
     loaded = evaluate(connection, collection, systems={"keyword": "keyword@1"}, syntax=True)
     assert loaded.systems["keyword"].run.rankings == in_place.systems["keyword"].run.rankings
     assert in_place.systems["mine"].run.record["system"]["definition"]["fusion"] == "weighted"
+
+
+def test_writers_keep_gold_sets_and_readers_see_none(
+    connection: Connection, org: int, articles: dict[str, int], superuser: Callable[[str], str], database: str
+) -> None:
+    with psycopg.connect(superuser(database), autocommit=True) as opened:
+        name = f"kbsearch_gold_{uuid.uuid4().hex[:12]}"
+        roles = {right: f"{name}_{right}" for right in ("writer", "reader")}
+        try:
+            for right, role in roles.items():
+                opened.execute("SELECT kbsearch.grant_kb_rights_v1(%s, %s, true)", (right, role))
+            opened.execute(f"SET ROLE {roles['writer']}".encode())
+            add_judgements(opened, org, "gold", "who purrs", {articles["cats"]: 1})
+            add_judgements(opened, org, "gold", "who purrs", {articles["cats"]: 2})
+            asked, _ = questions(opened, org, "gold")
+            found = evaluate_in_place(opened, org, asked, systems={"keyword": "keyword@1"})
+            assert found.systems["keyword"].metrics["RR"] == 1
+            remove(opened, org, "gold", question="who purrs", article_id=articles["cats"])
+            opened.execute(f"SET ROLE {roles['reader']}".encode())
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                gold_sets(opened, org)
+        finally:
+            opened.execute("RESET ROLE")
+            for role in roles.values():
+                opened.execute(f"DROP OWNED BY {role}".encode())
+                opened.execute(f"DROP ROLE {role}".encode())
