@@ -33,6 +33,7 @@ from kbsearch.cli.common import (
     messages,
 )
 from kbsearch.cli.embedders import (
+    LOCAL,
     NONE,
     BaseUrlOption,
     DimensionsOption,
@@ -132,8 +133,8 @@ def aa_command(
 ) -> None:
     """Build a collection several times in other ways, and compare whole rankings: every difference is a fault.
 
-    Builds are made in databases of their own, which are dropped again. An embedder that is named computes the vectors anew for each build; else
-    those of the folder are used. With --org nothing is built: the databases of --dsn and --other-dsn are compared, and nothing is written.
+    Builds are made in databases of their own, which are dropped again. An embedder that is named, or the local model where the folder has no vectors,
+    computes them anew for each build. With --org nothing is built: the databases of --dsn and --other-dsn are compared, and nothing is written.
 
     Exit code 1 if anything differs; the first stage at which it does is named.
     """
@@ -189,7 +190,8 @@ class _Asked:
         self, dsn: str | None, other_dsn: str | None, collection: Collection, names: list[str], syntax: bool
     ) -> Iterator[tuple[str, Difference | str]]:
         """Builds of a collection."""
-        with chosen_embedder(self.embedder, default=NONE, **self.settings) as chosen:
+        complete = collection.document_vectors is not None and collection.query_vectors is not None
+        with chosen_embedder(self.embedder, default=NONE if complete else LOCAL, **self.settings) as chosen:
             yield from vary(
                 database(dsn, self.schema),
                 collection,
