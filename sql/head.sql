@@ -1084,7 +1084,8 @@ CREATE FUNCTION kbsearch.compare_kb_article_v1(p_org_id bigint, p_space_id bigin
  SELECT e.chunk_id,
      (round((((1)::double precision - (e.embedding OPERATOR(ext.<=>) compare_kb_article_v1.p_embedding)) * (1000000)::double precision)))::integer AS round
     FROM kbsearch.kb_article_embeddings e
-   WHERE ((e.org_id = compare_kb_article_v1.p_org_id) AND (e.article_id = compare_kb_article_v1.p_article_id) AND (e.space_id = compare_kb_article_v1.p_space_id) AND e.searchable AND e.has_direction)
+   WHERE ((e.org_id = compare_kb_article_v1.p_org_id) AND (e.article_id = compare_kb_article_v1.p_article_id) AND ((e.space_id + 0) = compare_kb_article_v1.p_space_id) AND COALESCE(e.searchable, false) AND COALESCE(e.has_direction, false))
+   ORDER BY e.chunk_id, e.space_id
   OFFSET 0;
 END;
 
@@ -7549,11 +7550,13 @@ BEGIN
             SELECT m.article_id, h.chunk_id
             FROM members AS m
             CROSS JOIN LATERAL (
-                SELECT c.id AS chunk_id
+                SELECT c.id AS chunk_id, c.searchable
                 FROM kbsearch.kb_article_chunks AS c
-                WHERE c.org_id = v_org_id AND c.article_id = m.article_id AND c.searchable
+                WHERE c.org_id = v_org_id AND c.article_id = m.article_id
+                ORDER BY c.id ASC, c.searchable ASC
                 OFFSET 0
             ) AS h
+            WHERE h.searchable
         ),
         scored AS (
             SELECT c.article_id, c.chunk_id, n.similarity, k.raw

@@ -357,3 +357,21 @@ def test_in_a_schema_of_another_name(empty_database: str, admin: Callable[[str],
         assert row is not None
         assert (row[0]["retrieval"]["mode"], row[0]["total"]) == ("ann", 5)
         assert connection.execute("SELECT help_search.drop_kb_ann_index_v1(1)").fetchone() == (True,)
+
+
+def test_without_statistics_an_article_is_still_looked_up_by_its_id(small: Crowd) -> None:
+    """Nothing was analysed: the rows read are those of the windows, and not the organisation's once for each article."""
+    (question,) = small.questions(1)
+    create(small)
+    small.use("ann", 40)
+    read = """SELECT s.relname, coalesce(s.idx_tup_fetch, 0) + s.seq_tup_read FROM pg_catalog.pg_stat_xact_user_tables AS s
+WHERE s.schemaname = 'kbsearch' AND s.relname IN ('kb_article_chunks', 'kb_article_embeddings')"""
+    small.page(question)
+    with small.connection.transaction():
+        before = dict(small.connection.execute(read).fetchall())
+        assert small.page(question)["retrieval"]["mode"] == "ann"
+        after = dict(small.connection.execute(read).fetchall())
+    assert {name: after[name] - before.get(name, 0) <= 3 * 400 for name in after} == dict.fromkeys(after, True), (
+        before,
+        after,
+    )

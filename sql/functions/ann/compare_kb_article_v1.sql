@@ -1,10 +1,15 @@
+-- Only the primary key may look good: an index that has the space and not the article reads a whole organisation's rows for each article, and without
+-- statistics the planner sees no difference. So the other conditions fit no index, and rows come in the key's order.
 CREATE FUNCTION kbsearch.compare_kb_article_v1(p_org_id bigint, p_space_id bigint, p_embedding vector, p_article_id bigint)
 RETURNS TABLE (chunk_id bigint, similarity integer)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT e.chunk_id, round((1::double precision - (e.embedding <=> p_embedding)) * 1000000::double precision)::integer
     FROM kbsearch.kb_article_embeddings AS e
-    WHERE e.org_id = p_org_id AND e.article_id = p_article_id AND e.space_id = p_space_id AND e.searchable AND e.has_direction
+    WHERE
+        e.org_id = p_org_id AND e.article_id = p_article_id AND e.space_id + 0 = p_space_id
+        AND coalesce(e.searchable, false) AND coalesce(e.has_direction, false)
+    ORDER BY e.chunk_id ASC, e.space_id ASC
     OFFSET 0;
 END;
 COMMENT ON FUNCTION kbsearch.compare_kb_article_v1(bigint, bigint, vector, bigint) IS

@@ -1,6 +1,7 @@
 -- The ranking of a windowed search is the exact one of the articles in its windows: every chunk of theirs has its true score in both legs. So allowed, by
 -- which explanations rank exactly, is those articles, and window_… are the same candidates, for rank_kb_window_v1.
--- Settings: joins by hash; what is looked up row by row is LATERAL with OFFSET 0, which leaves nothing else.
+-- Settings: joins by hash; what is looked up row by row is LATERAL with OFFSET 0, which leaves nothing else. An article's chunks come in the order of the
+-- index that has the article's id, so that no statistics make one without it look as good.
 CREATE FUNCTION kbsearch.window_kb_search_v1(p_plan kbsearch.kb_search_plan, p_embedding vector, p_retrieval text, p_window integer, p_tag text)
 RETURNS kbsearch.kb_search_plan
 LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -130,11 +131,13 @@ BEGIN
             SELECT m.article_id, h.chunk_id
             FROM members AS m
             CROSS JOIN LATERAL (
-                SELECT c.id AS chunk_id
+                SELECT c.id AS chunk_id, c.searchable
                 FROM kbsearch.kb_article_chunks AS c
-                WHERE c.org_id = v_org_id AND c.article_id = m.article_id AND c.searchable
+                WHERE c.org_id = v_org_id AND c.article_id = m.article_id
+                ORDER BY c.id ASC, c.searchable ASC
                 OFFSET 0
             ) AS h
+            WHERE h.searchable
         ),
         scored AS (
             SELECT c.article_id, c.chunk_id, n.similarity, k.raw
