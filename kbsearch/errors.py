@@ -43,48 +43,51 @@ class KBSearchError(Exception):
 
 
 class OrganizationError(KBSearchError):
-    """KBORG: the organisation is missing, NULL or may not be changed."""
+    """KBORG: the organisation is NULL or does not exist; an `org_id` (or the id of an organisation or a chunk) is changed."""
 
     default_sqlstate = "KBORG"
     http_status = 404
 
 
 class QueryTextError(KBSearchError):
-    """KBQRY: the query text is too long, is no text, or there are neither words nor an embedding."""
+    """KBQRY: the question is over its limits, or there is nothing to search with: neither a word that counts nor an embedding that is used."""
 
     default_sqlstate = "KBQRY"
     http_status = 422
 
 
 class VectorError(KBSearchError):
-    """KBVEC: a vector is unusable (zero, NaN, infinite, no numbers)."""
+    """KBVEC: an embedding has no direction: zero, or a norm outside 1e-15 … 1e15."""
 
     default_sqlstate = "KBVEC"
     http_status = 422
 
 
 class DimensionError(VectorError):
-    """KBDIM: a vector has another number of dimensions than its embedding space."""
+    """KBDIM: an embedding has other dimensions than its space."""
 
     default_sqlstate = "KBDIM"
 
 
 class SpaceError(KBSearchError):
-    """KBSPC: an embedding space is unknown, not active, or two were mixed."""
+    """KBSPC: there is no such embedding space, a row of one is changed, one is activated that is not whole, or one is dropped that searches use."""
 
     default_sqlstate = "KBSPC"
     http_status = 422
 
 
 class LimitError(KBSearchError):
-    """KBLIM: a limit, an offset, a time or the way of paging is not what its name says, or out of range."""
+    """KBLIM: `p_limit` is not 0 … 1000, `p_offset` is negative or NULL, `p_expires_in` is not over 0 and at most a day.
+
+    In Python also what is no such number, a timeout and `consistency`.
+    """
 
     default_sqlstate = "KBLIM"
     http_status = 400
 
 
 class CursorError(KBSearchError):
-    """KBCUR: a cursor is damaged or belongs to another request."""
+    """KBCUR: a cursor was damaged, or belongs to another organisation, request, profile, space or function version, or comes with an offset."""
 
     default_sqlstate = "KBCUR"
     http_status = 400
@@ -98,35 +101,39 @@ class LanguageError(KBSearchError):
 
 
 class ProfileError(KBSearchError):
-    """KBPRF: a ranking profile is unknown or its values are unusable."""
+    """KBPRF: there is no such ranking profile, one cannot be made like that, or a row of one is changed."""
 
     default_sqlstate = "KBPRF"
     http_status = 422
 
 
 class FilterError(KBSearchError):
-    """KBFLT: kinds, quota, metadata or minimum score are unusable."""
+    """KBFLT: `p_kinds`, `p_kind_quota`, `p_metadata` or `p_min_score` cannot be understood or is over its limit."""
 
     default_sqlstate = "KBFLT"
     http_status = 400
 
 
 class ArticleError(KBSearchError):
-    """KBART: an article or what it was to be made of is unusable."""
+    """KBART: an article, its chunks or its references cannot be stored like that."""
 
     default_sqlstate = "KBART"
     http_status = 422
 
 
 class ChunkError(KBSearchError):
-    """KBCHK: a chunk is too large."""
+    """KBCHK: a chunk has over 262,144 bytes or over 16,000 words."""
 
     default_sqlstate = "KBCHK"
     http_status = 413
 
 
 class IndexStateError(KBSearchError):
-    """KBIDX: an operation on the derived tables was refused."""
+    """KBIDX: language or reference length is changed outside READ COMMITTED.
+
+    An index is rebuilt inside a statement that writes chunks; an embedding space is activated outside READ
+    COMMITTED.
+    """
 
     default_sqlstate = "KBIDX"
     http_status = 409
@@ -140,28 +147,32 @@ class ApproximateIndexError(KBSearchError):
 
 
 class SnapshotError(KBSearchError):
-    """KBSNP: there is no such stored ranking (any more), or none can be stored: in a read-only transaction, on a replica."""
+    """KBSNP: there is no such stored ranking (any more), or none can be stored: in a read-only transaction or on a replica."""
 
     default_sqlstate = "KBSNP"
     http_status = 410
 
 
 class SourceError(KBSearchError):
-    """KBSRC: there is nothing to open: no such published article or passage, or one of a kind that has nothing to open."""
+    """KBSRC: there is nothing to open: no such published article or passage, or one of a kind that is not inspectable."""
 
     default_sqlstate = "KBSRC"
     http_status = 404
 
 
 class ArbitrationError(KBSearchError):
-    """KBARB: rankings, a manifest or what is done with the log of arbitrations is unusable."""
+    """KBARB: rankings cannot be compared like that.
+
+    A manifest was changed; an organisation keeps no log; a row of it is changed; a number has no place in canonical
+    JSON, or a value is over 64 levels deep.
+    """
 
     default_sqlstate = "KBARB"
     http_status = 422
 
 
 class PolicyError(KBSearchError):
-    """KBPOL: an arbitration policy is unknown or its rules are unusable."""
+    """KBPOL: there is no such arbitration policy, one cannot be made like that, or a row of one is changed."""
 
     default_sqlstate = "KBPOL"
     http_status = 422
@@ -175,7 +186,10 @@ class SecurityError(KBSearchError):
 
 
 class EscalatedError(KBSearchError):
-    """KBESC: the legs of a search disagree, and its policy gives no answer but leaves the decision to somebody."""
+    """KBESC: the legs of a search disagree and its policy says `escalate`: somebody has to decide.
+
+    DETAIL (`.manifest`) has the manifest. The page function raises nothing: its page says so.
+    """
 
     default_sqlstate = "KBESC"
     http_status = 409

@@ -11,6 +11,7 @@ depends_on = None
 FILES = [
     "functions/text/hash_kb_text_v1.sql",
     "functions/search/is_kb_quota_v1.sql",
+    "functions/ingest/find_kb_metadata_fault_v1.sql",
     "schema/0001_base.sql",
     "schema/0003_search_plan.sql",
     "schema/0005_snapshots.sql",
@@ -97,6 +98,7 @@ FILES = [
     "functions/ingest/upsert_kb_article_v1.sql",
     "functions/ingest/insert_kb_embeddings_v1.sql",
     "functions/ingest/attach_kb_cached_vectors_v1.sql",
+    "functions/ingest/find_kb_articles_fault_v1.sql",
     "functions/ingest/write_kb_articles_v1.sql",
     "functions/ingest/reserve_kb_articles_v1.sql",
     "functions/embed/count_kb_space_v1.sql",

@@ -92,7 +92,7 @@ CREATE TABLE kbsearch.kb_articles (
     body text,
     language regconfig,
     published boolean NOT NULL DEFAULT true,
-    metadata jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    metadata jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object' AND kbsearch.find_kb_metadata_fault_v1(metadata) IS NULL),
     source_uri text,
     content_sha256 text,
     version integer NOT NULL DEFAULT 1,

@@ -170,9 +170,13 @@ class PostgREST:
         """POST /rpc/function; body: an object, or the text of one."""
         text = body if isinstance(body, str) else json.dumps(body)
         try:
-            names = list(json.loads(text))
-        except ValueError as error:
+            given = json.loads(text)
+        except (ValueError, RecursionError) as error:
             return Response(400, {"code": "PGRST102", "message": str(error)})
+        first = given[0] if isinstance(given, list) and given else given
+        if not isinstance(first, dict):
+            return Response(400, {"code": "PGRST102", "message": "All object keys must match"})
+        names = list(first)
         return self._call("POST", function, names, {}, text, **more)
 
     def get(self, function: str, parameters: Mapping[str, str], **more: Any) -> Response:

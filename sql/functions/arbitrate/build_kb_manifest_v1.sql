@@ -6,10 +6,29 @@ LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 DECLARE
-    v_top_k integer := (p_policy ->> 'top_k')::integer;
-    v_vector bigint[] := coalesce(p_vector_ids[:v_top_k], '{}');
-    v_keyword bigint[] := coalesce(p_keyword_ids[:v_top_k], '{}');
-    v_manifest jsonb := jsonb_build_object(
+    v_fault text := kbsearch.find_kb_policy_fault_v1(p_policy, false);
+    v_top_k integer;
+    v_vector bigint[];
+    v_keyword bigint[];
+    v_manifest jsonb;
+BEGIN
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION 'the arbitration policy is unusable: %', v_fault
+            USING ERRCODE = 'KBPOL', DETAIL = jsonb_build_object('problem', v_fault)::text, HINT = 'Pass what resolve_kb_policy_v1 gives.';
+    END IF;
+    v_fault := CASE
+        WHEN jsonb_typeof(coalesce(p_decision, 'null')) <> 'object' THEN 'the decision is no object'
+        WHEN greatest(array_ndims(p_vector_ids), array_ndims(p_vector_ranks), array_ndims(p_keyword_ids), array_ndims(p_keyword_ranks), array_ndims(p_chosen_ids)) > 1
+            THEN 'a ranking is no simple list'
+    END;
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION 'there is nothing to record: %', v_fault
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('problem', v_fault)::text, HINT = 'Pass what arbitrate_kb_rankings_v1 gave and was given.';
+    END IF;
+    v_top_k := (p_policy ->> 'top_k')::integer;
+    v_vector := coalesce(p_vector_ids[:v_top_k], '{}');
+    v_keyword := coalesce(p_keyword_ids[:v_top_k], '{}');
+    v_manifest := jsonb_build_object(
         'manifest_version', 1,
         'query_hash', kbsearch.hash_kb_text_v1(coalesce(p_query_text, '')),
         'query_class', p_query_class,
@@ -33,7 +52,6 @@ DECLARE
         'verdict', p_decision -> 'verdict',
         'directive', p_decision -> 'directive'
     );
-BEGIN
     RETURN v_manifest || jsonb_build_object('manifest_digest', kbsearch.hash_kb_text_v1(kbsearch.canonicalize_kb_json_v1(v_manifest)));
 END
 $$;
@@ -55,4 +73,4 @@ p_chosen_ids: The ranking that follows from it, best first; the first top_k are 
 
 Returns: {"manifest_version": 1, "query_hash", "query_class", "vector_ranking", "vector_ranks", "vector_ranking_hash", "keyword_ranking", "keyword_ranks", "keyword_ranking_hash", "chosen_ranking_hash", "semantic_similarity_peak", "policy", "policy_parameters", "exploratory", "arbitration_rule_id", "disagreement_magnitude", "overlap", "verdict", "directive", "manifest_digest"}. Rankings are the first top_k ids, their hashes are hash_kb_ranking_v1''s, decimals are strings. chosen_ranking_hash is null where the verdict is escalated, the peak without a vector leg. manifest_digest: sha256 of all the rest in canonical JSON (RFC 8785).
 
-Errors: none of its own.';
+Errors: KBPOL, KBARB (no decision, no simple lists, a number in the decision that is no whole one).';

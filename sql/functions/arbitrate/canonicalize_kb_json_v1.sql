@@ -7,6 +7,10 @@ DECLARE
     v_type text := jsonb_typeof(p_value);
     v_is_high boolean := v_type = 'object' AND p_value::text COLLATE "C" ~ '[\uE000-\uFFFF]';
 BEGIN
+    IF v_type IN ('object', 'array') AND p_value @? '$.**{65}' THEN
+        RAISE EXCEPTION 'the JSON value is more than 64 levels deep'
+            USING ERRCODE = 'KBARB', DETAIL = jsonb_build_object('maximum_depth', 64)::text, HINT = 'Pass a flatter value.';
+    END IF;
     IF v_type = 'object' THEN
         RETURN (
             SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || CASE
@@ -43,8 +47,8 @@ COMMENT ON FUNCTION kbsearch.canonicalize_kb_json_v1(jsonb) IS
 'The one way to write a JSON value (RFC 8785, JSON Canonicalization Scheme): no blanks, keys sorted by their UTF-16 code units.
 
 Arguments:
-p_value: Strings, booleans, null, whole numbers of at most 2^53 - 1, arrays and objects of these.
+p_value: Strings, booleans, null, whole numbers of at most 2^53 - 1, arrays and objects of these, at most 64 levels deep.
 
 Returns: the text; NULL for NULL.
 
-Errors: KBARB (another number: a decimal is written as a string).';
+Errors: KBARB (another number: a decimal is written as a string; a deeper value).';

@@ -10,8 +10,8 @@ BEGIN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
-    IF p_external_refs IS NULL OR array_position(p_external_refs, NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'p_external_refs is NULL or has a NULL in it'
+    IF p_external_refs IS NULL OR array_ndims(p_external_refs) > 1 OR EXISTS (SELECT FROM unnest(p_external_refs) AS given (external_ref) WHERE given.external_ref IS NULL) THEN
+        RAISE EXCEPTION 'p_external_refs is NULL, has a NULL in it or is no simple list'
             USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('argument', 'p_external_refs')::text, HINT = 'Pass the external reference of every article.';
     END IF;
     IF EXISTS (SELECT FROM unnest(p_external_refs) AS given (external_ref) WHERE octet_length(given.external_ref) > 2000) THEN

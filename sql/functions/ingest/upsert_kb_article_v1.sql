@@ -45,6 +45,7 @@ BEGIN
         ) THEN format('p_external_ref is the name of another article than p_article_id, %s', p_article_id)
         WHEN p_published IS NULL THEN 'p_published is NULL'
         WHEN jsonb_typeof(coalesce(p_metadata, 'null')) <> 'object' THEN 'p_metadata is no object'
+        WHEN kbsearch.find_kb_metadata_fault_v1(p_metadata) IS NOT NULL THEN kbsearch.find_kb_metadata_fault_v1(p_metadata)
         WHEN jsonb_typeof(v_chunks) <> 'array' THEN 'p_chunks is no array'
     END;
     IF v_problem IS NULL THEN

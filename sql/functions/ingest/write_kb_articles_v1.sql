@@ -5,6 +5,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 DECLARE
+    v_fault text;
     v_language text;
     v_article_ids bigint[];
     v_written bigint;
@@ -23,13 +24,19 @@ BEGIN
             USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', p_space_id)::text,
                 HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or NULL to store no vectors.';
     END IF;
-    SELECT min(r.language) INTO v_language
-    FROM jsonb_to_recordset(p_articles) AS r (language text)
-    WHERE r.language IS NOT NULL AND kbsearch.find_kb_language_v1(r.language) IS NULL;
+    SELECT min(r.article ->> 'language') INTO v_language
+    FROM jsonb_array_elements(p_articles) AS r (article)
+    WHERE r.article ->> 'language' IS NOT NULL AND kbsearch.find_kb_language_v1(r.article ->> 'language') IS NULL;
     IF v_language IS NOT NULL THEN
         RAISE EXCEPTION 'there is no text search configuration %', quote_literal(v_language)
             USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('argument', 'p_articles', 'given', v_language)::text,
                 HINT = 'Name one of pg_catalog.pg_ts_config, german for instance (outside of pg_catalog: schema.name), or NULL for the organisation''s.';
+    END IF;
+    v_fault := kbsearch.find_kb_articles_fault_v1(p_articles);
+    IF v_fault IS NOT NULL THEN
+        RAISE EXCEPTION 'the articles cannot be stored: %', v_fault
+            USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('org_id', p_org_id, 'argument', 'p_articles', 'problem', v_fault)::text,
+                HINT = 'p_articles is an array of objects as the function''s COMMENT has them, each external_ref once.';
     END IF;
 
     -- the organisation's lock before the articles', and those in the order of their ids
@@ -64,7 +71,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.write_kb_articles_v1(bigint, jsonb, bigint) IS
-'Writes many articles at once, with their chunks, and vectors from the cache: what kbsearch ingest does. They replace those of the same external_ref, which reserve_kb_articles_v1 has made; others are passed over. On an error nothing is stored. What upsert_kb_article_v1 checks of an article is left to the tables, whose errors name no article.
+'Writes many articles at once, with their chunks, and vectors from the cache: what kbsearch ingest does. They replace those of the same external_ref, which reserve_kb_articles_v1 has made; others are passed over. On an error nothing is stored. The first article that cannot be stored is named by its number.
 
 Arguments:
 p_org_id: The organisation that the articles belong to.

@@ -86,6 +86,21 @@ BEGIN
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_metadata', 'given', jsonb_typeof(p_metadata))::text,
                 HINT = 'Pass {"key": value} for articles whose metadata contains it, or an array of such objects for any of them.';
     END IF;
+    IF cardinality(p_kinds) > 1000 THEN
+        RAISE EXCEPTION 'p_kinds names % kinds, at most 1000', cardinality(p_kinds)
+            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kinds', 'kinds', cardinality(p_kinds), 'maximum', 1000)::text,
+                HINT = 'Name fewer kinds, or pass NULL for all kinds.';
+    END IF;
+    IF p_metadata @? '$.**{65}' OR octet_length(p_metadata::text) > 32768 THEN
+        RAISE EXCEPTION 'p_metadata has % bytes, at most 32768, or is more than 64 levels deep', octet_length(p_metadata::text)
+            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_metadata', 'bytes', octet_length(p_metadata::text), 'maximum_bytes', 32768, 'maximum_depth', 64)::text,
+                HINT = 'Filter by fewer keys, or by a key that stands for them.';
+    END IF;
+    IF (SELECT count(*) FROM jsonb_object_keys(CASE jsonb_typeof(p_kind_quota) WHEN 'object' THEN p_kind_quota ELSE '{}' END) AS q (kind)) > 1000 THEN
+        RAISE EXCEPTION 'p_kind_quota names more than 1000 kinds'
+            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'maximum', 1000)::text,
+                HINT = 'Name fewer kinds; "*" is for kinds that are not named.';
+    END IF;
     IF NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN
         RAISE EXCEPTION 'p_kind_quota is not an object of whole numbers from 0 to 999999999'
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'given', p_kind_quota)::text,

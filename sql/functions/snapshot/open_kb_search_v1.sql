@@ -26,7 +26,7 @@ BEGIN
             USING ERRCODE = 'KBSNP', DETAIL = jsonb_build_object('org_id', p_org_id, 'reason', 'read_only', 'is_replica', pg_is_in_recovery())::text,
                 HINT = 'Open it on the primary and read its pages here, or page by the cursors of search_kb_hybrid_v1, which writes nothing.';
     END IF;
-    IF p_expires_in IS NULL OR now() + p_expires_in <= now() OR now() + p_expires_in > now() + interval '1 day' THEN
+    IF (CASE WHEN p_expires_in > interval '0' AND p_expires_in <= interval '1 day' THEN now() + p_expires_in <= now() OR now() + p_expires_in > now() + interval '1 day' ELSE true END) THEN
         RAISE EXCEPTION 'p_expires_in is %, expected more than 0 and at most 1 day', coalesce(p_expires_in::text, 'NULL')
             USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_expires_in', 'given', p_expires_in, 'maximum', '1 day')::text,
                 HINT = 'Pass how long the pages are to be read, 15 minutes for instance.';
