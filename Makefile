@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quality lint format head docs mutants fuzz bench image test-docker test-servers clean
+.PHONY: help demo test test-quality lint format head docs mutants fuzz faults bench image test-docker test-servers clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ mutants: $(STAMP) ## break the SQL on purpose, in throw-away databases: every mu
 
 fuzz: $(STAMP) ## call every public function with hostile values; stop with Ctrl-C and run again to go on
 	$(BIN)/python -m tests.fuzz
+
+faults: $(STAMP) ## kill the server 100 times under load, hunt deadlocks, upgrade beside searches; writes docs/reliability.md
+	$(BIN)/python -m tests.faults
 
 bench: $(STAMP) ## medians and ratios of the speed targets
 	$(BIN)/python -m benchmarks

@@ -1491,6 +1491,8 @@ BEGIN
             USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('org_id', p_org_id, 'article_id', p_article_id, 'external_ref', p_external_ref)::text,
                 HINT = 'Pass the article''s id or its external reference.';
     END IF;
+    -- the organisation's lock before the article's, which the removal of its chunks would take after it
+    PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
     DELETE FROM kbsearch.kb_articles AS a
     WHERE a.org_id = p_org_id AND (a.id = p_article_id OR a.external_ref = p_external_ref);
     RETURN FOUND;
@@ -6675,6 +6677,12 @@ BEGIN
     WHERE a.org_id = p_org_id AND a.id = ANY (v_article_ids)
     ORDER BY a.id
     FOR UPDATE;
+    -- without those that were deleted while this waited for them
+    v_article_ids := ARRAY(
+        SELECT (SELECT a.id FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.id = w.id)
+        FROM unnest(v_article_ids) WITH ORDINALITY AS w (id, n)
+        ORDER BY w.n
+    );
     DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = ANY (v_article_ids);
     UPDATE kbsearch.kb_articles AS a
     SET

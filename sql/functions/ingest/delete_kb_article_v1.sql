@@ -12,6 +12,8 @@ BEGIN
             USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('org_id', p_org_id, 'article_id', p_article_id, 'external_ref', p_external_ref)::text,
                 HINT = 'Pass the article''s id or its external reference.';
     END IF;
+    -- the organisation's lock before the article's, which the removal of its chunks would take after it
+    PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
     DELETE FROM kbsearch.kb_articles AS a
     WHERE a.org_id = p_org_id AND (a.id = p_article_id OR a.external_ref = p_external_ref);
     RETURN FOUND;

@@ -51,6 +51,12 @@ BEGIN
     WHERE a.org_id = p_org_id AND a.id = ANY (v_article_ids)
     ORDER BY a.id
     FOR UPDATE;
+    -- without those that were deleted while this waited for them
+    v_article_ids := ARRAY(
+        SELECT (SELECT a.id FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.id = w.id)
+        FROM unnest(v_article_ids) WITH ORDINALITY AS w (id, n)
+        ORDER BY w.n
+    );
     DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = ANY (v_article_ids);
     UPDATE kbsearch.kb_articles AS a
     SET
