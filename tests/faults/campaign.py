@@ -56,7 +56,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=60, help="of the deadlock hunt")
-    parser.add_argument("--installs", type=int, default=50, help="of another version, beside searches")
+    parser.add_argument("--installs", type=int, default=20, help="of another version, beside searches")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if given.kills < 0 or given.installs < 0:
