@@ -118,3 +118,21 @@ def test_a_client_without_an_encoding_gets_the_same_bytes(connection: Connection
     for question, rows in zip(QUESTIONS, right, strict=True):
         found = connection.execute(ask % (org_id, question.encode().hex().encode())).fetchall()
         assert [row.decode() if isinstance(row, bytes) else row for (row,) in found] == [row for (row,) in rows]
+
+
+@pytest.mark.parametrize("function", ["explain_kb_search_v1", "search_kb_hybrid_v1", "open_kb_search_v1"])
+def test_a_timeout_ends_the_slowest_questions_in_their_middle(
+    connection: Connection, org_id: int, function: str
+) -> None:
+    """The longest question there may be, of words that all articles have, and as many rows as there may be."""
+    load(connection, org_id, 300, 40)
+    words = [f"w{number}x{n}" for number in range(300) for n in range(40)]
+    question = " ".join(words)[:32768]
+    limit = "" if function == "open_kb_search_v1" else ", p_limit => 1000"
+    call = f"SELECT count(*) FROM kbsearch.{function}(%s, %s{limit})".encode()
+    connection.execute("SET statement_timeout = 30")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        connection.execute(call, [org_id, question])
+    connection.execute("RESET statement_timeout")
+    assert left_locks(connection) == []
+    assert connection.execute(call, [org_id, question]).fetchone() != (0,)
