@@ -54,12 +54,20 @@ CREATE TYPE kbsearch.kb_search_plan AS (
 	after_article_id bigint,
 	highlight boolean,
 	cursor_prefix text,
-	cursor_legs text
+	cursor_legs text,
+	retrieval jsonb,
+	window_tag text,
+	filtered bigint[],
+	window_articles bigint[],
+	window_chunks bigint[],
+	window_scores bigint[],
+	window_similarities integer[],
+	window_raws double precision[]
 );
 
 -- Name: TYPE kb_search_plan; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision.';
+COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision; retrieval: mode, reason and the like where the organisation or the profile asks for ann or auto; window_tag: what cursors say of it; filtered: what allowed was before it became the articles in the windows; window_articles, window_chunks, window_scores, window_similarities, window_raws: the candidates of a windowed search, in order, as list_kb_candidates_v1 has them.';
 
 -- Name: activate_kb_space_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -179,7 +187,9 @@ CREATE FUNCTION kbsearch.fold_kb_text_v1(p_text text) RETURNS text
                                  ELSE plain.form
                              END COLLATE "C") AS form
                         FROM ( SELECT lower((translate(NORMALIZE(regexp_replace((NORMALIZE(bounded.content, NFKD) COLLATE "C"), '[\u0300-\u036F\u00AD\u200B\u200D\u2060\uFEFF]+'::text, ''::text, 'g'::text), NFC), '‐‑‒–—―−'::text, '-------'::text) COLLATE "C")) AS form
-                                FROM ( SELECT regexp_replace((translate(fold_kb_text_v1.p_text, '™℠'::text, '  '::text) COLLATE "C"), '([̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]{30})[̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]+'::text, '\1'::text, 'g'::text) AS content) bounded) plain) latin)
+                                FROM ( SELECT regexp_replace((translate(fold_kb_text_v1.p_text, '™℠'::text, '  '::text) COLLATE "C"), '([̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]{30})[̀-͎͐-ͯ҃-֑҇-ֽֿׁ-ׂׄ-ׇׅؐ-ًؚ-ٰٟۖ-ۜ۟-ۤۧ-۪ۨ-ܑۭܰ-݊߫-߽߳ࠖ-࠙ࠛ-ࠣࠥ-ࠧࠩ-࡙࠭-࡛࢘-࢟࣊-ࣣ࣡-़्ࣿ॑-়਼઼଼఼্੍્୍்్ౕ॔৾-಼್഻ౖ-഼്්ุ-ฺ่-๋ຸ-຺່-໋༘-ཱ༹༙༵༷-ིེུ-ཽྀྂ-྄྆-့္࿆྇-်ႍ፝-᜔፟-᜕᜴្᤹ᢩ៝-᤻ᨗ-᩠ᨘ᩵-᩿᩼᪰-᪽ᪿ-᬴᭄ᫎ᭫-᮪᭳-᯦᮫᯲-᰷᯳᳐-᳔᳒-᳢᳠-᳨᳭᳴᳸-᳹᷀-᷿⃐-⃥⃜⃡-⃰⳯-⵿⳱ⷠ-〪ⷿ-゙〯-゚꙯ꙴ-꙽ꚞ-ꚟ꛰-꠆꠬꣄꛱꣠-꤫꣱-꦳꥓꧀꤭ꪰꪲ-ꪴꪷ-ꪸꪾ-꫶꯭ﬞ꪿꫁︠-𐇽𐋠︯𐍶-𐨍𐍺𐨏𐨸-𐨿𐨺𐫥-𐫦𐴤-𐴧𐺫-𐽆𐺬-𐽐𐾂-𑁆𑁰𑁿𑂹𐾅-𑂺𑄀-𑄳𑄂-𑅳𑇊𑄴𑇀𑈵-𑈶𑋩-𑌻𑋪-𑌼𑍍𑍦-𑍬𑍰-𑑆𑑂𑓂𑍴𑑞-𑓃𑖿-𑗀𑘿𑚶-𑚷𑜫𑠹-𑠺𑤽-𑥃𑵂𑤾𑧠𑨴𑩇𑪙𑰿𑵄-𖫰𑵅𑶗-𖫴𖬰-𖿰𖬶-𛲞𖿱𝅥-𝅩𝅭-𝅲𝅻-𝆂𝆅-𝆋𝆪-𝆭𝉂-𝉄𞀀-𞀆𞀈-𞀘𞀛-𞀡𞀣-𞀤𞀦-𞀪𞄰-𞄶𞊮𞋬-𞣐𞋯-𞣖𞥄-𞥊]+'::text, '\1'::text, 'g'::text) AS content) bounded
+                              OFFSET 0) plain
+                      OFFSET 0) latin)
          END AS replace;
 END;
 
@@ -536,13 +546,14 @@ CREATE TABLE kbsearch.kb_article_chunks (
     term_counts smallint[] DEFAULT '{}'::smallint[] NOT NULL,
     occurrence_count integer DEFAULT 0 NOT NULL,
     phrase_text text DEFAULT ''::text NOT NULL COLLATE pg_catalog."C",
+    content_digest bytea DEFAULT '\x'::bytea NOT NULL,
     CONSTRAINT kb_article_chunks_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint)))
 )
 WITH (toast_tuple_target='4080');
 
 -- Name: TABLE kb_article_chunks; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order.';
+COMMENT ON TABLE kbsearch.kb_article_chunks IS 'A passage of an article. Applications write org_id, article_id, chunk_no, heading and content; all other columns are filled by a trigger: article_version, title and searchable are copies of the article''s, language is the article''s or else the organisation''s, lexemes/term_counts (distinct lexemes, weighted occurrences 1 … 255)/occurrence_count (the chunk''s length) are what its postings are made of, phrase_text its word forms in order, content_digest what tells whether a vector is of what it says now.';
 
 -- Name: COLUMN kb_article_chunks.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -600,6 +611,10 @@ COMMENT ON COLUMN kbsearch.kb_article_chunks.occurrence_count IS 'Filled by a tr
 
 COMMENT ON COLUMN kbsearch.kb_article_chunks.phrase_text IS 'Filled by a trigger: its words in order, for phrases.';
 
+-- Name: COLUMN kb_article_chunks.content_digest; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_chunks.content_digest IS 'Filled by a trigger: digest_kb_chunk_v1 of its title, heading and content.';
+
 -- Name: kb_article_embeddings; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_article_embeddings (
@@ -610,6 +625,8 @@ CREATE TABLE kbsearch.kb_article_embeddings (
     searchable boolean DEFAULT false NOT NULL,
     has_direction boolean GENERATED ALWAYS AS (((ext.vector_norm(embedding) >= (0.000000000000001)::double precision) AND (ext.vector_norm(embedding) <= ('1000000000000000'::numeric)::double precision))) STORED NOT NULL,
     chunk_digest bytea,
+    current_digest bytea DEFAULT '\x'::bytea NOT NULL,
+    is_stale boolean GENERATED ALWAYS AS (COALESCE((chunk_digest <> current_digest), false)) STORED NOT NULL,
     input_sha256 bytea,
     embedding ext.vector NOT NULL
 );
@@ -617,7 +634,7 @@ ALTER TABLE ONLY kbsearch.kb_article_embeddings ALTER COLUMN embedding SET STORA
 
 -- Name: TABLE kb_article_embeddings; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_article_embeddings IS 'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable is filled by a trigger, chunk_digest where it is not given; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
+COMMENT ON TABLE kbsearch.kb_article_embeddings IS 'A chunk''s vector in a space. Narrow, vectors stored in line: an exact scan reads nothing else. searchable and current_digest are filled by a trigger, chunk_digest where it is not given; is_stale is true where these digests differ; has_direction is false where cosine means nothing (zero vector, norm outside 1e-15 … 1e15).';
 
 -- Name: COLUMN kb_article_embeddings.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -646,6 +663,14 @@ COMMENT ON COLUMN kbsearch.kb_article_embeddings.has_direction IS 'Generated: fa
 -- Name: COLUMN kb_article_embeddings.chunk_digest; Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON COLUMN kbsearch.kb_article_embeddings.chunk_digest IS 'digest_kb_chunk_v1 of the chunk that the vector is of; filled by a trigger where it is not given. Another than the chunk''s now: the vector is stale.';
+
+-- Name: COLUMN kb_article_embeddings.current_digest; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.current_digest IS 'Filled by a trigger: the chunk''s content_digest.';
+
+-- Name: COLUMN kb_article_embeddings.is_stale; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_article_embeddings.is_stale IS 'Generated: whether the chunk says something else by now than when the vector was made.';
 
 -- Name: COLUMN kb_article_embeddings.input_sha256; Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -1083,6 +1108,7 @@ CREATE FUNCTION kbsearch.compare_kb_article_v1(p_org_id bigint, p_space_id bigin
     FROM kbsearch.kb_article_embeddings e
    WHERE ((e.org_id = compare_kb_article_v1.p_org_id) AND (e.article_id = compare_kb_article_v1.p_article_id) AND ((e.space_id + 0) = compare_kb_article_v1.p_space_id) AND COALESCE(e.searchable, false) AND COALESCE(e.has_direction, false))
    ORDER BY e.chunk_id, e.space_id
+   WHERE ((e.org_id = compare_kb_article_v1.p_org_id) AND (e.article_id = compare_kb_article_v1.p_article_id) AND (e.space_id = compare_kb_article_v1.p_space_id) AND e.searchable AND e.has_direction)
   OFFSET 0;
 END;
 
@@ -1152,18 +1178,19 @@ COMMENT ON FUNCTION kbsearch.count_kb_documents_v1(p_org_id bigint, p_lexemes te
 
 -- Name: count_kb_embeddings_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) RETURNS TABLE(embedded bigint, without_direction bigint)
+CREATE FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) RETURNS TABLE(embedded bigint, without_direction bigint, stale bigint)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT count(*) AS count,
-     count(*) FILTER (WHERE (NOT e.has_direction)) AS count
+     count(*) FILTER (WHERE (NOT e.has_direction)) AS count,
+     count(*) FILTER (WHERE e.is_stale) AS count
     FROM kbsearch.kb_article_embeddings e
    WHERE ((e.org_id = count_kb_embeddings_v1.p_org_id) AND (e.space_id = count_kb_embeddings_v1.p_space_id) AND e.searchable);
 END;
 
 -- Name: FUNCTION count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) IS 'The number of the organisation''s searchable chunks that have an embedding in the space, and how many of those have no direction.';
+COMMENT ON FUNCTION kbsearch.count_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) IS 'The number of the organisation''s searchable chunks that have an embedding in the space, how many of those have no direction, and how many are of what the chunk said before.';
 
 -- Name: count_kb_languages_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1243,6 +1270,42 @@ END;
 
 COMMENT ON FUNCTION kbsearch.count_kb_space_v1(p_org_id bigint, p_space_id bigint) IS 'Of an organisation''s searchable chunks: how many have a vector in the space; how many with something to embed have none; how many have one of another content than they have now; how many have one without a direction.';
 
+-- Name: create_kb_ann_index_v1(bigint, bigint, integer, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.create_kb_ann_index_v1(p_org_id bigint, p_space_id bigint DEFAULT NULL::bigint, p_m integer DEFAULT NULL::integer, p_ef_construction integer DEFAULT NULL::integer) RETURNS text
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_index record;
+BEGIN
+    -- so that two at a time do not both make the last of 200
+    PERFORM pg_advisory_xact_lock(hashtextextended('kbsearch approximate indexes', 0));
+    SELECT d.index_name, d.state, d.create_statement, d.comment_statement, d.drop_statement INTO v_index
+    FROM kbsearch.define_kb_ann_index_v1(p_org_id, p_space_id, p_m, p_ef_construction, false) AS d;
+    IF v_index.state IS DISTINCT FROM 'ready' THEN
+        EXECUTE v_index.drop_statement;
+        EXECUTE v_index.create_statement;
+        EXECUTE v_index.comment_statement;
+    END IF;
+    RETURN v_index.index_name;
+END
+$$;
+
+-- Name: FUNCTION create_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_m integer, p_ef_construction integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.create_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_m integer, p_ef_construction integer) IS 'Builds the index by which searches of one organisation find near vectors without comparing all: a partial HNSW index (Malkov and Yashunin 2018) over its vectors in one space, by cosine. Searches use it where organizations.retrieval or their profile says ann or auto. Whoever writes vectors, of any organisation, waits until the transaction ends: kbsearch ann create builds it beside writers. A build that was broken off is dropped and done again; one that is there already is left.
+
+Arguments:
+p_org_id: The organisation.
+p_space_id: The embedding space. NULL: the one that searches use.
+p_m: Neighbours of a vector in the graph, 2 … 100. NULL: 16.
+p_ef_construction: Candidates for them, 4 … 1000, at least twice p_m: more find better neighbours and take longer. NULL: 128, or twice p_m.
+
+Returns: the name of the index.
+
+Errors: KBORG; KBSPC: there is no such space; KBANN: numbers out of range, there is one that was built otherwise, or there are 200 of them in this database.';
+
 -- Name: create_kb_arbitration_policy_v1(bigint, text, integer, numeric, numeric, numeric, text, text, text, boolean, numeric, numeric, numeric, jsonb, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.create_kb_arbitration_policy_v1(p_org_id bigint, p_name text, p_top_k integer DEFAULT 5, p_penalty numeric DEFAULT 0.5, p_max_disagreement numeric DEFAULT 0.3, p_similarity_threshold numeric DEFAULT 0.85, p_moderate_rule text DEFAULT 'fuse'::text, p_severe_rule text DEFAULT 'fuse'::text, p_advisory_leg text DEFAULT NULL::text, p_calibrated boolean DEFAULT false, p_vector_weight numeric DEFAULT 0.5, p_keyword_weight numeric DEFAULT 0.5, p_privilege numeric DEFAULT 1, p_class_rules jsonb DEFAULT '{}'::jsonb, p_description text DEFAULT ''::text) RETURNS text
@@ -1312,9 +1375,9 @@ Returns: name@version.
 
 Errors: KBORG, KBPOL.';
 
--- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer, jsonb, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: create_kb_ranking_profile_v1(bigint, text, text, text, double precision, double precision, integer, jsonb, text, text, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25'::text, p_vector_weight double precision DEFAULT 0.5, p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60, p_kind_quota jsonb DEFAULT NULL::jsonb, p_policy text DEFAULT NULL::text) RETURNS text
+CREATE FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text DEFAULT 'bm25'::text, p_vector_weight double precision DEFAULT 0.5, p_keyword_weight double precision DEFAULT 0.5, p_rrf_k integer DEFAULT 60, p_kind_quota jsonb DEFAULT NULL::jsonb, p_policy text DEFAULT NULL::text, p_retrieval text DEFAULT NULL::text, p_ann_window integer DEFAULT NULL::integer) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $_$
@@ -1340,6 +1403,8 @@ BEGIN
         WHEN p_fusion = 'arbitrate' AND kbsearch.resolve_kb_policy_v1(p_org_id, p_policy) IS NULL
             THEN format('there is no arbitration policy %s', coalesce(quote_literal(p_policy), 'NULL'))
         WHEN p_fusion <> 'arbitrate' AND p_policy IS NOT NULL THEN 'a policy is for the fusion arbitrate'
+        WHEN p_retrieval NOT IN ('exact', 'ann', 'auto') THEN 'the retrieval is not exact, ann or auto'
+        WHEN p_ann_window NOT BETWEEN 1 AND 1000 THEN 'the window is not from 1 to 1000'
         WHEN NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN 'the quota is not an object of whole numbers from 0 to 999999999'
     END;
     IF v_problem IS NOT NULL THEN
@@ -1350,15 +1415,15 @@ BEGIN
     v_policy := split_part(p_policy, '@', 1) || '@' || coalesce(nullif(split_part(p_policy, '@', 2), ''), '1');
     PERFORM FROM kbsearch.organizations AS o WHERE o.id = p_org_id FOR NO KEY UPDATE;
     SELECT coalesce(max(r.version), 0) + 1 INTO v_version FROM kbsearch.kb_ranking_profiles AS r WHERE r.org_id = p_org_id AND r.name = p_name;
-    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy)
-    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k, p_kind_quota, v_policy);
+    INSERT INTO kbsearch.kb_ranking_profiles (org_id, name, version, fusion, scorer, vector_weight, keyword_weight, rrf_k, kind_quota, policy, retrieval, ann_window)
+    VALUES (p_org_id, p_name, v_version, p_fusion, p_scorer, p_vector_weight, p_keyword_weight, p_rrf_k, p_kind_quota, v_policy, p_retrieval, p_ann_window);
     RETURN p_name || '@' || v_version;
 END
 $_$;
 
--- Name: FUNCTION create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text, p_retrieval text, p_ann_window integer); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text) IS 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
+COMMENT ON FUNCTION kbsearch.create_kb_ranking_profile_v1(p_org_id bigint, p_name text, p_fusion text, p_scorer text, p_vector_weight double precision, p_keyword_weight double precision, p_rrf_k integer, p_kind_quota jsonb, p_policy text, p_retrieval text, p_ann_window integer) IS 'Makes the next version of an organisation''s ranking profile. Rows never change, and no search uses it until it is asked for (p_profile) or pinned (organizations.ranking_profile).
 
 Arguments:
 p_org_id: The organisation that it is for.
@@ -1370,6 +1435,8 @@ p_keyword_weight: Weight of the keyword leg, 0 … 1.
 p_rrf_k: The k of rrf''s weight / (k + rank), 1 … 10000.
 p_kind_quota: Quota of searches that give none: {"kind": most articles, "*": of kinds not named}. NULL: no quota.
 p_policy: Arbitration policy, name@version, a bare name is version 1; for arbitrate, and for nothing else. It has the weights.
+p_retrieval: exact, ann or auto: whether its searches compare all chunks, or the windows that an index of create_kb_ann_index_v1 finds. NULL: as organizations.retrieval has it.
+p_ann_window: Articles in a leg''s window, 1 … 1000. NULL: as organizations.ann_window has it.
 
 Returns: name@version.
 
@@ -1475,6 +1542,97 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.decide_kb_rankings_v1(p_policy jsonb, p_query_class text, p_vector_ids bigint[], p_vector_ranks bigint[], p_keyword_ids bigint[], p_keyword_ranks bigint[], p_similarity_peak numeric, p_exploratory boolean) IS 'What arbitrate_kb_rankings_v1 returns, of arguments that it has checked and rankings of at most top_k.';
 
+-- Name: define_kb_ann_index_v1(bigint, bigint, integer, integer, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.define_kb_ann_index_v1(p_org_id bigint, p_space_id bigint DEFAULT NULL::bigint, p_m integer DEFAULT NULL::integer, p_ef_construction integer DEFAULT NULL::integer, p_concurrently boolean DEFAULT true) RETURNS TABLE(space_id bigint, index_name text, state text, create_statement text, comment_statement text, drop_statement text)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+#variable_conflict use_column
+DECLARE
+    v_m CONSTANT integer := coalesce(p_m, 16);
+    v_ef_construction CONSTANT integer := coalesce(p_ef_construction, greatest(128, 2 * coalesce(p_m, 16)));
+    v_space_id bigint;
+    v_dimensions integer;
+    v_extension text;
+    v_definition text;
+    v_count bigint;
+BEGIN
+    SELECT coalesce(p_space_id, o.active_space_id) INTO v_space_id FROM kbsearch.organizations AS o WHERE o.id = p_org_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    SELECT s.dimensions INTO v_dimensions FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = v_space_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no embedding space %', coalesce(v_space_id::text, 'that searches of the organisation use')
+            USING ERRCODE = 'KBSPC', DETAIL = jsonb_build_object('org_id', p_org_id, 'space_id', v_space_id)::text,
+                HINT = 'Pass the id of a row of kbsearch.kb_embedding_spaces, or embed the organisation''s chunks first.';
+    END IF;
+    IF v_m NOT BETWEEN 2 AND 100 OR v_ef_construction NOT BETWEEN 4 AND 1000 OR v_ef_construction < 2 * v_m THEN
+        RAISE EXCEPTION 'm is % and ef_construction %, expected 2 to 100, and 4 to 1000 and at least twice m', v_m, v_ef_construction
+            USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('m', v_m, 'ef_construction', v_ef_construction)::text, HINT = 'Leave both out for 16 and 128.';
+    END IF;
+    SELECT quote_ident(n.nspname) INTO v_extension
+    FROM pg_attribute AS a
+    INNER JOIN pg_type AS t ON t.oid = a.atttypid
+    INNER JOIN pg_namespace AS n ON n.oid = t.typnamespace
+    WHERE a.attrelid = 'kbsearch.kb_article_embeddings'::regclass AND a.attname = 'embedding';
+    space_id := v_space_id;
+    index_name := format('kb_ann_%s_%s', p_org_id, v_space_id);
+    SELECT l.state, l.definition INTO state, v_definition FROM kbsearch.list_kb_ann_indexes_v1(p_org_id) AS l WHERE l.space_id = v_space_id;
+    IF state IS NULL AND to_regclass('kbsearch.' || index_name) IS NOT NULL THEN
+        state := 'foreign';
+    END IF;
+    IF state = 'foreign' THEN
+        RAISE EXCEPTION 'there is a % that is no index for approximate search', index_name
+            USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('index', index_name, 'definition', v_definition)::text, HINT = 'Rename or drop it.';
+    END IF;
+    IF state = 'ready' AND v_definition !~ format(' WITH \(m=''%s'', ef_construction=''%s''\)', coalesce(p_m::text, '\d+'), coalesce(p_ef_construction::text, '\d+')) THEN
+        RAISE EXCEPTION 'there is such an index already, built otherwise'
+            USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('index', index_name, 'definition', v_definition)::text,
+                HINT = 'Drop it first: kbsearch ann drop, or drop_kb_ann_index_v1.';
+    END IF;
+    SELECT count(*) INTO v_count
+    FROM pg_index AS i
+    INNER JOIN pg_class AS c ON c.oid = i.indexrelid
+    WHERE i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ '^kb_ann_[0-9]+_[0-9]+$' AND c.relname <> index_name;
+    IF v_count >= 200 THEN
+        RAISE EXCEPTION 'there are % indexes for approximate search, and at most 200 may be', v_count
+            USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('count', v_count, 'maximum', 200)::text,
+                HINT = 'Each costs every search and every write a little. Drop those of smaller organisations, which are fast without.';
+    END IF;
+    create_statement := format(
+        'CREATE INDEX %s%s ON kbsearch.kb_article_embeddings USING hnsw ((embedding::%s.vector(%s)) %s.vector_cosine_ops) WITH (m = %s, ef_construction = %s) WHERE org_id = %s AND space_id = %s',
+        CASE WHEN p_concurrently THEN 'CONCURRENTLY ' ELSE '' END, index_name, v_extension, v_dimensions, v_extension, v_m, v_ef_construction, p_org_id, v_space_id
+    );
+    comment_statement := format('COMMENT ON INDEX kbsearch.%s IS %L', index_name, 'Approximate search; build ' || gen_random_uuid());
+    drop_statement := format('DROP INDEX %sIF EXISTS kbsearch.%s', CASE WHEN p_concurrently THEN 'CONCURRENTLY ' ELSE '' END, index_name);
+    RETURN NEXT;
+END
+$_$;
+
+-- Name: FUNCTION define_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_m integer, p_ef_construction integer, p_concurrently boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.define_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_m integer, p_ef_construction integer, p_concurrently boolean) IS 'What there is to run for an index of create_kb_ann_index_v1, which cannot be built CONCURRENTLY by a function: create_statement, then comment_statement, each outside of a transaction.
+
+Arguments:
+p_org_id: The organisation.
+p_space_id: The embedding space. NULL: the one that searches use.
+p_m: Neighbours of a vector in the graph, 2 … 100. NULL: 16.
+p_ef_construction: Candidates for them, 4 … 1000, at least twice p_m. NULL: 128, or twice p_m.
+p_concurrently: Whether writers go on meanwhile.
+
+Columns:
+space_id: The space.
+index_name: The index''s name.
+state: ready (nothing is to be done), building, invalid (drop_statement comes first), or NULL: there is none.
+create_statement: Builds it.
+comment_statement: Notes which build it is.
+drop_statement: Drops it.
+
+Errors: KBORG; KBSPC; KBANN: numbers out of range, there is one that was built otherwise, or there are 200.';
+
 -- Name: delete_kb_article_v1(bigint, bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.delete_kb_article_v1(p_org_id bigint, p_article_id bigint DEFAULT NULL::bigint, p_external_ref text DEFAULT NULL::text) RETURNS boolean
@@ -1518,44 +1676,212 @@ CREATE FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_co
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
-    AS $$
+    SET standard_conforming_strings TO 'on'
+    AS $_$
+DECLARE
+    c_joiners CONSTANT text := '-_./@:+#&';
+    -- between the fields: it separates words, so no word has it
+    c_border CONSTANT text := chr(1);
+    v_given CONSTANT text[] := ARRAY[p_title, p_heading, p_content];
+    v_field text COLLATE "C";
+    v_text text COLLATE "C" := '';
+    v_has_title boolean := false;
+    v_is_ascii boolean;
+    v_is_unspaced boolean;
+    v_ascii regdictionary[];
+    v_other regdictionary[];
+    v_lexemes text[];
+    v_words text[];
+    v_joined text[];
+    v_places integer[];
+    v_signed text[];
+    v_signed_places integer[];
+    v_title_size integer := 0;
+    v_title_lexemes text[] := '{}';
+    v_form text COLLATE "C";
+    v_parts text[];
+    v_part text COLLATE "C";
+    v_is_compound boolean;
+    v_lexeme text;
+    v_added text[];
+    v_more text[] := '{}';
+    v_found record;
 BEGIN
-    WITH words AS MATERIALIZED (
-        SELECT a.field, a.n, a.part, a.form, a.lexeme, a.in_phrase
-        FROM kbsearch.analyze_kb_text_v1(ARRAY[p_title, p_heading, p_content], p_language) AS a
-    ),
-    terms AS (
-        SELECT w.lexeme, least(255, count(*) + 2 * count(*) FILTER (WHERE w.field = 1))::smallint AS term_count, count(*) FILTER (WHERE w.in_phrase) AS occurrences
-        FROM words AS w
-        WHERE w.lexeme IS NOT NULL
-        GROUP BY w.lexeme
-    ),
-    sequences AS (
-        SELECT w.field, ' ' || string_agg(coalesce(w.lexeme, w.form), ' ' ORDER BY w.n, w.part) || ' ' AS words
-        FROM words AS w
-        WHERE w.in_phrase
-        GROUP BY w.field
-    )
-    SELECT
-        coalesce(t.lexemes, '{}'),
-        coalesce(t.term_counts, '{}'),
-        coalesce(t.occurrence_count, 0),
-        coalesce((SELECT string_agg(s.words, E'\n' ORDER BY s.field) FROM sequences AS s), '')
-    INTO lexemes, term_counts, occurrence_count, phrase_text
-    FROM (
+    FOR i IN 1 .. 3 LOOP
+        CONTINUE WHEN v_given[i] IS NULL;
+        v_field := CASE WHEN octet_length(v_given[i]) = char_length(v_given[i]) THEN lower(v_given[i] COLLATE "C") ELSE kbsearch.fold_kb_text_v1(v_given[i]) END;
+        IF v_field ~ '[^ a-z0-9]' THEN
+            v_field := replace(replace(replace(replace(replace(replace(replace(replace(replace(v_field, chr(1), ' '), chr(9), ' '), chr(10), ' '), chr(13), ' '), chr(92), ' '), '!', ' '), '"', ' '), '$', ' '), '%', ' ');
+            v_field := replace(replace(replace(replace(replace(replace(replace(replace(replace(v_field, '''', ' '), '(', ' '), ')', ' '), '*', ' '), ',', ' '), ';', ' '), '<', ' '), '=', ' '), '>', ' ');
+            v_field := replace(replace(replace(replace(replace(replace(replace(replace(replace(v_field, '?', ' '), '[', ' '), ']', ' '), '^', ' '), '`', ' '), '{', ' '), '|', ' '), '}', ' '), '~', ' ');
+            -- a full stop is by far the most frequent joiner at the end of a word
+            v_field := replace(v_field, '. ', ' ');
+            IF octet_length(v_field) <> char_length(v_field) AND v_field ~ '[\u007F-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]' THEN
+                v_field := regexp_replace(v_field, '[\u0001-\u0022\u0024\u0025\u0027-\u002A\u002C\u003B-\u003F\u005B-\u005E\u0060\u007B-\u00A9\u00AB-\u00B4\u00B6-\u00B9\u00BB-\u00BF\u00D7\u00F7\u02C2-\u02C5\u02D2-\u02DF\u037E\u0387\u055A-\u055F\u0589\u058A\u05BE\u05C0\u05C3\u05F3\u05F4\u0600-\u060F\u061B-\u061F\u066A-\u066D\u06D4\u0964\u0965\u0970\u0E4F\u0E5A\u0E5B\u104A-\u104F\u10FB\u1361-\u1368\u17D4-\u17DA\u1800-\u180A\u1FBD-\u1FC1\u2000-\u206F\u20A0-\u20CF\u2100-\u2BFF\u2E00-\u2E7F\u2FF0-\u2FFF\u3000-\u3004\u3008-\u3020\u302A-\u3030\u303D-\u303F\u30FB\uA4FE\uA4FF\uA830-\uA839\uE000-\uF8FF\uFD3E\uFD3F\uFE00-\uFE6F\uFF00-\uFF0F\uFF1A-\uFF20\uFF3B-\uFF40\uFF5B-\uFF65\uFFE0-\uFFFF\U0001F000-\U0001FAFF\U000E0000-\U0010FFFF]+', ' ', 'g');
+            END IF;
+        END IF;
+        CONTINUE WHEN v_field !~ '[^- _./@:+#&\u0002-\u001F\u007F]';
+        v_has_title := v_has_title OR i = 1;
+        v_text := CASE WHEN v_text = '' THEN v_field ELSE v_text || ' ' || c_border || ' ' || v_field END;
+    END LOOP;
+    v_is_ascii := octet_length(v_text) = char_length(v_text);
+    v_is_unspaced := NOT v_is_ascii AND v_text ~ '[\u0E00-\u0EFF\u1000-\u109F\u1100-\u11FF\u1780-\u17FF\u2E80-\u2FDF\u3005-\u3007\u3021-\u3029\u3031-\u303C\u3040-\u30FA\u30FC-\u31FF\u3400-\u4DBF\u4E00-\u9FFF\uA960-\uA97F\uAC00-\uD7FF\uF900-\uFAFF\uFF66-\uFF9F\U0001B000-\U0001B16F\U00020000-\U0003FFFF]';
+    IF NOT v_is_unspaced THEN
+        -- one dictionary for words in ASCII and one for others is all that most configurations have; the next is asked where one knows nothing
         SELECT
-            array_agg(m.lexeme) AS lexemes,
-            array_agg(m.term_count) AS term_counts,
-            sum(m.occurrences)::integer AS occurrence_count
-        FROM (SELECT s.lexeme, s.term_count, s.occurrences FROM terms AS s ORDER BY s.lexeme COLLATE "C" ASC) AS m
-    ) AS t;
+            array_agg(map.mapdict::regdictionary ORDER BY map.mapseqno) FILTER (WHERE map.maptokentype = 1),
+            array_agg(map.mapdict::regdictionary ORDER BY map.mapseqno) FILTER (WHERE map.maptokentype = 2)
+        INTO v_ascii, v_other
+        FROM pg_ts_config_map AS map
+        WHERE map.mapcfg = p_language AND map.maptokentype IN (1, 2);
+        IF v_text !~ '[^ a-z0-9\u0001]' THEN
+            SELECT array_agg(w.lexeme), array_agg(coalesce(w.lexeme, w.form)), count(w.lexeme)
+            INTO v_lexemes, v_words, occurrence_count
+            FROM (
+                SELECT t.form, CASE
+                    WHEN t.form <> c_border
+                        THEN (coalesce(ts_lexize(v_ascii[1], t.form), ts_lexize(v_ascii[2], t.form), ts_lexize(v_ascii[3], t.form), ts_lexize(v_ascii[4], t.form)))[1]
+                END AS lexeme
+                FROM (
+                    SELECT CASE WHEN octet_length(s.form) > 64 THEN left(s.form, 64) ELSE s.form END AS form
+                    FROM (SELECT unnest(string_to_array(v_text, ' ')) AS form) AS s
+                    WHERE s.form <> ''
+                ) AS t
+                OFFSET 0
+            ) AS w;
+        ELSE
+            SELECT
+                array_agg(w.lexeme), array_agg(coalesce(w.lexeme, w.form)), count(w.lexeme),
+                array_agg(w.form) FILTER (WHERE w.is_joined), array_positions(array_agg(w.is_joined), true)
+            INTO v_lexemes, v_words, occurrence_count, v_joined, v_places
+            FROM (
+                SELECT t.form, t.is_joined, CASE
+                    WHEN t.is_joined OR t.form = c_border THEN NULL
+                    WHEN v_is_ascii OR octet_length(t.form) = char_length(t.form)
+                        THEN (coalesce(ts_lexize(v_ascii[1], t.form), ts_lexize(v_ascii[2], t.form), ts_lexize(v_ascii[3], t.form), ts_lexize(v_ascii[4], t.form)))[1]
+                    ELSE (coalesce(ts_lexize(v_other[1], t.form), ts_lexize(v_other[2], t.form), ts_lexize(v_other[3], t.form), ts_lexize(v_other[4], t.form)))[1]
+                END AS lexeme
+                FROM (
+                    SELECT u.form, u.form ~ '[-_./@:+#&\u0002-\u001F\u007F]' OR octet_length(u.form) > 64 AS is_joined
+                    FROM (SELECT unnest(string_to_array(v_text, ' ')) AS form) AS u
+                    WHERE u.form <> ''
+                    OFFSET 0
+                ) AS t
+                OFFSET 0
+            ) AS w;
+        END IF;
+    END IF;
+    IF v_is_unspaced OR cardinality(v_joined) > 64 THEN
+        WITH words AS MATERIALIZED (
+            SELECT a.field, a.n, a.part, a.form, a.lexeme, a.in_phrase
+            FROM kbsearch.analyze_kb_text_v1(ARRAY[p_title, p_heading, p_content], p_language) AS a
+        ),
+        terms AS (
+            SELECT w.lexeme, least(255, count(*) + 2 * count(*) FILTER (WHERE w.field = 1))::smallint AS term_count, count(*) FILTER (WHERE w.in_phrase) AS occurrences
+            FROM words AS w
+            WHERE w.lexeme IS NOT NULL
+            GROUP BY w.lexeme
+        ),
+        sequences AS (
+            SELECT w.field, ' ' || string_agg(coalesce(w.lexeme, w.form), ' ' ORDER BY w.n, w.part) || ' ' AS words
+            FROM words AS w
+            WHERE w.in_phrase
+            GROUP BY w.field
+        )
+        SELECT
+            coalesce(t.lexemes, '{}'),
+            coalesce(t.term_counts, '{}'),
+            coalesce(t.occurrence_count, 0),
+            coalesce((SELECT string_agg(s.words, E'\n' ORDER BY s.field) FROM sequences AS s), '')
+        INTO lexemes, term_counts, occurrence_count, phrase_text
+        FROM (
+            SELECT
+                array_agg(m.lexeme) AS lexemes,
+                array_agg(m.term_count) AS term_counts,
+                sum(m.occurrences)::integer AS occurrence_count
+            FROM (SELECT s.lexeme, s.term_count, s.occurrences FROM terms AS s ORDER BY s.lexeme COLLATE "C" ASC) AS m
+        ) AS t;
+    ELSE
+        IF v_has_title THEN
+            v_title_size := coalesce(array_position(v_words, c_border) - 1, cardinality(v_words));
+            v_title_lexemes := v_lexemes[:v_title_size];
+        END IF;
+        FOR i IN 1 .. coalesce(cardinality(v_joined), 0) LOOP
+            v_form := ltrim(v_joined[i], c_joiners);
+            v_words[v_places[i]] := NULL;
+            IF v_form ~ '[+#\u0002-\u001F\u007F]' THEN
+                -- c++ and the like
+                v_signed := v_signed || v_joined[i];
+                v_signed_places := v_signed_places || v_places[i];
+                CONTINUE;
+            END IF;
+            v_form := rtrim(v_form, c_joiners);
+            v_parts := string_to_array(translate(v_form, c_joiners, '         '), ' ');
+            v_is_compound := cardinality(v_parts) > 1;
+            v_added := CASE WHEN v_is_compound AND char_length(v_form) <= 64 THEN ARRAY[v_form::text] END;
+            FOREACH v_part IN ARRAY v_parts LOOP
+                CONTINUE WHEN v_part = '';
+                v_form := left(v_part, 64);
+                v_lexeme := (CASE
+                    WHEN octet_length(v_form) = char_length(v_form)
+                        THEN coalesce(ts_lexize(v_ascii[1], v_form), ts_lexize(v_ascii[2], v_form), ts_lexize(v_ascii[3], v_form), ts_lexize(v_ascii[4], v_form))
+                    ELSE coalesce(ts_lexize(v_other[1], v_form), ts_lexize(v_other[2], v_form), ts_lexize(v_other[3], v_form), ts_lexize(v_other[4], v_form))
+                END)[1];
+                v_words[v_places[i]] := concat_ws(' ', v_words[v_places[i]], coalesce(v_lexeme, v_form));
+                v_added := v_added || v_lexeme;
+                occurrence_count := occurrence_count + (v_lexeme IS NOT NULL)::integer;
+                IF v_is_compound AND v_part ~ '[0-9]' AND v_part ~ '[^0-9]' THEN
+                    v_added := v_added || ARRAY(
+                        SELECT (CASE
+                            WHEN octet_length(p.form) = char_length(p.form)
+                                THEN coalesce(ts_lexize(v_ascii[1], p.form), ts_lexize(v_ascii[2], p.form), ts_lexize(v_ascii[3], p.form), ts_lexize(v_ascii[4], p.form))
+                            ELSE coalesce(ts_lexize(v_other[1], p.form), ts_lexize(v_other[2], p.form), ts_lexize(v_other[3], p.form), ts_lexize(v_other[4], p.form))
+                        END)[1]
+                        FROM (SELECT left(m.hit[1], 64) AS form FROM regexp_matches(v_part, '[0-9]+|[^0-9]+', 'g') AS m (hit)) AS p
+                    );
+                END IF;
+            END LOOP;
+            v_more := v_more || v_added;
+            IF v_places[i] <= v_title_size THEN
+                v_title_lexemes := v_title_lexemes || v_added;
+            END IF;
+        END LOOP;
+        IF v_signed IS NOT NULL THEN
+            FOR v_found IN
+                SELECT
+                    a.field, string_agg(coalesce(a.lexeme, a.form), ' ' ORDER BY a.n, a.part) FILTER (WHERE a.in_phrase) AS words,
+                    array_agg(a.lexeme) AS lexemes, count(a.lexeme) FILTER (WHERE a.in_phrase) AS occurrence_count
+                FROM kbsearch.analyze_kb_text_v1(v_signed, p_language) AS a
+                GROUP BY a.field
+            LOOP
+                v_words[v_signed_places[v_found.field]] := v_found.words;
+                v_more := v_more || v_found.lexemes;
+                IF v_signed_places[v_found.field] <= v_title_size THEN
+                    v_title_lexemes := v_title_lexemes || v_found.lexemes;
+                END IF;
+                occurrence_count := occurrence_count + v_found.occurrence_count;
+            END LOOP;
+        END IF;
+        -- a word of the title counts three times
+        SELECT coalesce(array_agg(m.lexeme), '{}'), coalesce(array_agg(m.term_count), '{}')
+        INTO lexemes, term_counts
+        FROM (
+            SELECT u.lexeme, least(255, count(*))::smallint AS term_count
+            FROM (SELECT unnest(v_lexemes || v_more || v_title_lexemes || v_title_lexemes) COLLATE "C" AS lexeme) AS u
+            WHERE u.lexeme IS NOT NULL
+            GROUP BY u.lexeme
+            ORDER BY u.lexeme ASC
+        ) AS m;
+        occurrence_count := coalesce(occurrence_count, 0);
+        phrase_text := coalesce(' ' || replace(array_to_string(v_words, ' '), c_border, chr(10)) || ' ', '');
+    END IF;
     IF p_tag <> '' THEN
         -- the separator in a tag sorts before every character of a lexeme, so the order stays
         lexemes := p_tag || ARRAY(SELECT u.lexeme || p_tag FROM unnest(lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
         term_counts := 1::smallint || term_counts;
     END IF;
 END
-$$;
+$_$;
 
 -- Name: FUNCTION describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, p_tag text, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text); Type: COMMENT; Schema: kbsearch; Owner: -
 
@@ -1571,10 +1897,11 @@ CREATE FUNCTION kbsearch.describe_kb_legs_v1(p_plan kbsearch.kb_search_plan) RET
 DECLARE
     v_embedded bigint;
     v_without_direction bigint;
+    v_stale bigint;
     v_words CONSTANT text[] := ARRAY(SELECT DISTINCT split_part(k.lexeme, chr(31), 1) COLLATE "C" AS word FROM unnest(p_plan.known_lexemes) AS k (lexeme) ORDER BY word);
 BEGIN
     IF p_plan.uses_vector THEN
-        SELECT c.embedded, c.without_direction INTO v_embedded, v_without_direction
+        SELECT c.embedded, c.without_direction, c.stale INTO v_embedded, v_without_direction, v_stale
         FROM kbsearch.count_kb_embeddings_v1(p_plan.org_id, p_plan.space_id) AS c;
     END IF;
     RETURN jsonb_build_object(
@@ -1582,7 +1909,8 @@ BEGIN
             'takes_part', p_plan.uses_vector,
             'reason', p_plan.vector_reason,
             'chunks_without_embedding', greatest(0, p_plan.chunk_total - v_embedded),
-            'chunks_without_direction', v_without_direction
+            'chunks_without_direction', v_without_direction,
+            'chunks_with_stale_embedding', v_stale
         ),
         'keyword', jsonb_build_object(
             'takes_part', p_plan.uses_keyword,
@@ -1607,6 +1935,43 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.describe_kb_legs_v1(p_plan kbsearch.kb_search_plan) IS 'What each leg of a search does or why it does nothing, as search_kb_hybrid_page_v1 has it under legs.';
 
+-- Name: describe_kb_retrieval_v1(kbsearch.kb_search_plan, bigint, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.describe_kb_retrieval_v1(p_plan kbsearch.kb_search_plan, p_total bigint, p_end_reached boolean) RETURNS jsonb
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_certain bigint;
+    v_settled bigint;
+BEGIN
+    IF coalesce(p_plan.retrieval ->> 'mode', 'exact') = 'exact' THEN
+        RETURN jsonb_build_object(
+            'mode', 'exact', 'reason', p_plan.retrieval ->> 'reason', 'window', NULL, 'index', NULL, 'reachable', p_total, 'certain', p_total, 'settled', p_total,
+            'window_exhausted', false
+        );
+    END IF;
+    SELECT
+        count(*) FILTER (WHERE r.score > (p_plan.retrieval ->> 'certain_above')::bigint), count(*) FILTER (WHERE r.score > (p_plan.retrieval ->> 'settled_above')::bigint)
+    INTO v_certain, v_settled
+    FROM kbsearch.rank_kb_window_v1(p_plan, NULL, 0, NULL, NULL) AS r;
+    RETURN jsonb_build_object(
+        'mode', 'ann',
+        'reason', NULL,
+        'window', p_plan.retrieval -> 'window',
+        'index', p_plan.retrieval -> 'index',
+        'reachable', p_total,
+        'certain', v_certain,
+        'settled', v_settled,
+        'window_exhausted', p_end_reached AND (p_plan.retrieval ->> 'is_cut')::boolean
+    );
+END
+$$;
+
+-- Name: FUNCTION describe_kb_retrieval_v1(p_plan kbsearch.kb_search_plan, p_total bigint, p_end_reached boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.describe_kb_retrieval_v1(p_plan kbsearch.kb_search_plan, p_total bigint, p_end_reached boolean) IS 'How a search looked for its candidates, as search_kb_hybrid_page_v1 has it under retrieval. p_total: articles in its ranking; p_end_reached: whether nothing follows.';
+
 -- Name: digest_kb_request_v1(jsonb, ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding ext.vector) RETURNS text
@@ -1618,6 +1983,79 @@ END;
 -- Name: FUNCTION digest_kb_request_v1(p_request jsonb, p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.digest_kb_request_v1(p_request jsonb, p_embedding ext.vector) IS '32 hexadecimal digits that stand for everything in a request that decides its ranking: a cursor of another request is refused by it.';
+
+-- Name: disable_kb_row_security_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.disable_kb_row_security_v1() RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_table record;
+    v_policy name;
+    v_count bigint := 0;
+BEGIN
+    IF EXISTS (SELECT FROM kbsearch.list_kb_organization_tables_v1() AS t WHERE NOT t.owned) THEN
+        RAISE EXCEPTION 'row-level security is for the owner of the tables to switch'
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('role', current_user)::text, HINT = 'Call it as the role that installed kbsearch.';
+    END IF;
+    FOR v_table IN SELECT t.table_id FROM kbsearch.list_kb_organization_tables_v1() AS t LOOP
+        FOR v_policy IN
+            SELECT p.polname FROM pg_policy AS p WHERE p.polrelid = v_table.table_id AND p.polname IN ('kb_bound', 'kb_directory', 'kb_drafts') ORDER BY p.polname
+        LOOP
+            EXECUTE format('DROP POLICY %I ON %s', v_policy, v_table.table_id);
+        END LOOP;
+        IF EXISTS (SELECT FROM pg_class AS c WHERE c.oid = v_table.table_id AND c.relrowsecurity)
+            AND NOT EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = v_table.table_id)
+        THEN
+            EXECUTE format('ALTER TABLE %s NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY', v_table.table_id);
+            v_count := v_count + 1;
+        END IF;
+    END LOOP;
+    RETURN v_count;
+END
+$$;
+
+-- Name: FUNCTION disable_kb_row_security_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.disable_kb_row_security_v1() IS 'Takes back what enable_kb_row_security_v1 did: its policies go, and row-level security is off for tables that have no other. For the owner of the tables.
+
+Returns: the number of tables whose row-level security was switched off.
+
+Errors: KBSEC (the caller does not own the tables).';
+
+-- Name: drop_kb_ann_index_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.drop_kb_ann_index_v1(p_org_id bigint, p_space_id bigint DEFAULT NULL::bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_space_id CONSTANT bigint := coalesce(p_space_id, (SELECT o.active_space_id FROM kbsearch.organizations AS o WHERE o.id = p_org_id));
+BEGIN
+    IF p_org_id IS NULL THEN
+        RAISE EXCEPTION 'organisation NULL does not exist'
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id that the index was made for.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM kbsearch.list_kb_ann_indexes_v1(p_org_id) AS l WHERE l.space_id = v_space_id AND l.state <> 'foreign') THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('DROP INDEX kbsearch.kb_ann_%s_%s', p_org_id, v_space_id);
+    RETURN true;
+END
+$$;
+
+-- Name: FUNCTION drop_kb_ann_index_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.drop_kb_ann_index_v1(p_org_id bigint, p_space_id bigint) IS 'Drops an index of create_kb_ann_index_v1; the organisation and the space need not exist any more. Waits for searches and writers of all organisations, and they for it, for a moment: kbsearch ann drop does not.
+
+Arguments:
+p_org_id: The organisation.
+p_space_id: The embedding space. NULL: the one that searches use.
+
+Returns: whether there was one.
+
+Errors: KBORG.';
 
 -- Name: drop_kb_space_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1668,6 +2106,59 @@ p_space_id: The space.
 Returns: the number of chunks that had a vector in it.
 
 Errors: KBORG; KBSPC: there is no such space, or searches use it.';
+
+-- Name: enable_kb_row_security_v1(text, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.enable_kb_row_security_v1(p_source text DEFAULT 'setting'::text, p_claim text DEFAULT 'org_id'::text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+DECLARE
+    v_table record;
+    v_bound text;
+    v_count bigint := 0;
+BEGIN
+    IF p_source IS NULL OR p_source NOT IN ('setting', 'claim') THEN
+        RAISE EXCEPTION 'p_source is %, expected setting or claim', coalesce(quote_literal(p_source), 'NULL')
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_source', 'given', p_source)::text,
+                HINT = 'setting: the application sets kbsearch.org_id; claim: PostgREST sets request.jwt.claims.';
+    END IF;
+    IF p_claim IS NULL OR p_claim !~ '^[A-Za-z0-9_:/-]{1,100}([.][A-Za-z0-9_:/-]{1,100})*$' THEN
+        RAISE EXCEPTION 'p_claim is no name of a claim'
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_claim', 'given', p_claim)::text,
+                HINT = 'Pass the name of the claim that has the organisation''s id: org_id; or its path: app_metadata.org_id.';
+    END IF;
+    PERFORM kbsearch.disable_kb_row_security_v1();
+    v_bound := format('(SELECT kbsearch.find_kb_bound_organization_v1(%L::text, %L::text))', p_source, p_claim);
+    FOR v_table IN SELECT t.table_id, t.key, t.draft FROM kbsearch.list_kb_organization_tables_v1() AS t LOOP
+        EXECUTE format('CREATE POLICY kb_bound ON %s USING (%I = %s) WITH CHECK (%I = %s)', v_table.table_id, v_table.key, v_bound, v_table.key, v_bound);
+        IF v_table.draft IS NOT NULL THEN
+            EXECUTE format(
+                'CREATE POLICY kb_drafts ON %s AS RESTRICTIVE FOR SELECT USING (%I OR (SELECT has_table_privilege(%L::regclass, ''UPDATE'')))',
+                v_table.table_id, v_table.draft, v_table.table_id
+            );
+        END IF;
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', v_table.table_id);
+        v_count := v_count + 1;
+    END LOOP;
+    -- who makes and removes organisations is bound to none of them
+    CREATE POLICY kb_directory ON kbsearch.organizations
+    USING ((SELECT coalesce(current_setting('kbsearch.org_id', true), '') = '*' AND has_table_privilege('kbsearch.organizations'::regclass, 'INSERT')));
+    RETURN v_count;
+END
+$_$;
+
+-- Name: FUNCTION enable_kb_row_security_v1(p_source text, p_claim text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.enable_kb_row_security_v1(p_source text, p_claim text) IS 'Switches row-level security on, forced, for every table with an organisation''s rows: whoever is bound to an organisation sees and writes its rows only, who is bound to none sees none. The owner of the tables is bound like everybody else; superusers and roles with BYPASSRLS are not. A role without UPDATE on a table sees no drafts in it. Roles that may insert organisations see and change all rows of organizations, and no other table''s, with SET kbsearch.org_id = ''*''. Called again, it replaces what it did before. For the owner of the tables.
+
+Arguments:
+p_source: What binds a caller: setting, the setting kbsearch.org_id; or claim, a claim of the JWT that PostgREST and Supabase hand over in request.jwt.claims.
+p_claim: Name of the claim, or its path: app_metadata.org_id. Of no meaning to setting.
+
+Returns: the number of tables.
+
+Errors: KBSEC (no such source or claim; the caller does not own the tables).';
 
 -- Name: escape_kb_html_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1743,6 +2234,10 @@ BEGIN
             WHEN 'phrase' THEN format('None of its passages has %s.', v_operators -> 0 ->> 'text')
             ELSE format('One of its passages has what %s excludes.', v_operators -> 0 ->> 'text')
         END;
+    ELSIF v_plan.window_tag IS NOT NULL AND p_article_id <> ALL (v_plan.allowed) THEN
+        v_status := 'outside_window';
+        v_detail := jsonb_build_object('window', v_plan.retrieval -> 'window');
+        v_explanation := format('It is not among the first %s articles of either leg, which is all that an approximate search ranks.', v_plan.retrieval ->> 'window');
     ELSE
         SELECT c.article_id, c.chunk_id, c.kind, c.score, c.quota, c.place_in_kind, c.kept, c.place, c.tied_with, c.is_tie_cut, c.tied_article_ids INTO v_placed
         FROM kbsearch.place_kb_candidates_v1(v_plan, p_query_embedding) AS c
@@ -1820,13 +2315,14 @@ p_language: The one text search configuration in which the question is analysed,
 Returns:
 article_id: The article.
 title: Its title; null where it is not there or not published.
-status: The first of these that holds: not_in_organization, unpublished, filtered (its kind or its metadata), outside_quota where the quota of its kind is 0, excluded (it lacks a phrase or has what -word excludes), not_found (no leg found it), below_floor, outside_quota, ranked.
+status: The first of these that holds: not_in_organization, unpublished, filtered (its kind or its metadata), outside_quota where the quota of its kind is 0, excluded (it lacks a phrase or has what -word excludes), outside_window (of an approximate search), not_found (no leg found it), below_floor, outside_quota, ranked.
 explanation: The same in words.
 by: Of filtered: kinds or metadata; of excluded: the phrases that it lacks and the exclusions that it has.
+window: Of outside_window: articles in a leg''s window.
 place: Of ranked: its place, with score, on_page, gap_to_page (how much more the last article of the page has, null where it is not after the page), tied_with, settled_by_identity, tied_article_ids and matches as in explain_kb_search_v1.
 score: Of below_floor, outside_quota and ranked: its score; with min_score, or with kind, quota, place_in_kind and is_tie_cut.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
 
 -- Name: explain_kb_candidates_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1890,7 +2386,7 @@ tied_in_kind: Number of other candidates of its kind of equal score.
 is_tie_cut: Whether the quota cuts through the tie it is in, so that ids alone decided which of them were kept.
 tied_with: Number of other candidates of equal score, of any kind.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC.';
 
 -- Name: explain_kb_search_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1905,6 +2401,7 @@ CREATE FUNCTION kbsearch.explain_kb_search_v1(p_org_id bigint, p_query_text text
 #variable_conflict use_column
 DECLARE
     v_plan kbsearch.kb_search_plan;
+    v_pads CONSTANT bytea := (kbsearch.list_kb_cursor_keys_v1(p_org_id))[1];
 BEGIN
     v_plan := kbsearch.prepare_kb_search_v1(
         p_org_id, p_query_text, p_query_embedding, p_limit, p_offset, p_cursor, p_kinds, p_kind_quota, p_metadata, p_min_score, p_profile, p_space_id,
@@ -1974,7 +2471,7 @@ BEGIN
         p.tied_with > 0,
         p.tied_article_ids,
         kbsearch.say_kb_place_v1(p.vector_rank, p.vector_part, p.keyword_rank, p.keyword_part, p.matches, p.other_chunk_count, p.tied_with),
-        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id)
+        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id, v_pads)
     FROM parts AS p
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = p.kind
@@ -2027,7 +2524,7 @@ tied_article_ids: Those it ties with, ascending, at most 100 of them.
 explanation: The same in words.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
 
 -- Name: fetch_kb_page_v1(bigint, uuid, bigint, bigint, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2048,6 +2545,8 @@ DECLARE
     v_items jsonb;
     v_shown bigint;
     v_prefix text;
+    v_keys CONSTANT bytea[] := kbsearch.list_kb_cursor_keys_v1(p_org_id);
+    v_pads CONSTANT bytea := v_keys[1];
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
@@ -2073,7 +2572,7 @@ BEGIN
     END IF;
     v_prefix := concat_ws(' ', 'snapshot', '1', p_org_id, p_snapshot) || ' ';
     IF p_cursor IS NOT NULL THEN
-        v_parts := string_to_array(kbsearch.open_kb_cursor_v1(p_cursor), ' ');
+        v_parts := string_to_array(kbsearch.open_kb_cursor_v1(p_cursor, v_keys), ' ');
         v_reason := CASE
             WHEN v_parts IS NULL OR cardinality(v_parts) <> 5 OR v_parts[1] <> 'snapshot' OR v_parts[5] !~ '^[0-9]{1,18}$' THEN 'damaged, or none of a snapshot'
             WHEN v_parts[2] <> '1' THEN 'of another function version'
@@ -2111,7 +2610,7 @@ BEGIN
             p.keyword_score / 1e9::double precision AS keyword_score,
             p.tied_with,
             p.tied_with > 0 AS settled_by_identity,
-            kbsearch.seal_kb_cursor_v1(v_prefix || p.place) AS cursor
+            kbsearch.seal_kb_cursor_v1(v_prefix || p.place, v_pads) AS cursor
         FROM (
             SELECT b.block * 100::bigint + e.n AS place, e.article_id, e.chunk_id, e.score, e.similarity, e.keyword_score, e.tied_with
             FROM kbsearch.kb_search_snapshot_blocks AS b
@@ -2135,14 +2634,21 @@ BEGIN
     RETURN jsonb_build_object(
         'items', v_items,
         'gone', v_until - v_from - v_shown,
-        'next_cursor', CASE WHEN v_until < v_snapshot.total THEN kbsearch.seal_kb_cursor_v1(v_prefix || v_until) END,
+        'next_cursor', CASE WHEN v_until < v_snapshot.total THEN kbsearch.seal_kb_cursor_v1(v_prefix || v_until, v_pads) END,
         'total', v_snapshot.total,
         'end_reached', v_until >= v_snapshot.total,
         'snapshot', p_snapshot,
         'expires_at', v_snapshot.expires_at,
         'function', 'fetch_kb_page_v1',
         'function_version', 1
-    ) || v_snapshot.answer;
+    ) || v_snapshot.answer || jsonb_build_object(
+        'retrieval', v_snapshot.answer -> 'retrieval' || jsonb_build_object(
+            'reachable', v_snapshot.total,
+            'certain', coalesce((v_snapshot.answer #>> '{retrieval,certain}')::bigint, v_snapshot.total),
+            'settled', coalesce((v_snapshot.answer #>> '{retrieval,settled}')::bigint, v_snapshot.total),
+            'window_exhausted', v_until >= v_snapshot.total AND (v_snapshot.answer #>> '{retrieval,window_exhausted}')::boolean
+        )
+    );
 END
 $_$;
 
@@ -2174,6 +2680,35 @@ verdict: Reserved for arbitration; null.
 legs: As search_kb_hybrid_page_v1 has it, of the time of the ranking.
 
 Errors: KBORG, KBLIM, KBSNP, KBCUR.';
+
+-- Name: find_kb_ann_index_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_ann_index_v1(p_org_id bigint, p_space_id bigint) RETURNS TABLE(is_ready boolean, identity text)
+    LANGUAGE plpgsql STABLE ROWS 1 PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT
+        i.indisvalid AND i.indisready
+        AND m.amname = 'hnsw'
+        AND pg_get_expr(i.indpred, i.indrelid) = format('((org_id = %s) AND (space_id = %s))', p_org_id, p_space_id)
+        AND d.definition ~ ' USING hnsw \(\(\(embedding\)::[^()]*\(\d+\)\) [^() ]*vector_cosine_ops\)',
+        left(encode(sha256(convert_to(concat_ws(' ', c.relname, d.definition, obj_description(c.oid, 'pg_class'), c.relfilenode), 'UTF8')), 'hex'), 16)
+    FROM pg_class AS c
+    INNER JOIN pg_index AS i ON i.indexrelid = c.oid
+    INNER JOIN pg_am AS m ON m.oid = c.relam
+    CROSS JOIN LATERAL (SELECT pg_get_indexdef(c.oid) AS definition OFFSET 0) AS d
+    WHERE c.oid = to_regclass(format('kbsearch.kb_ann_%s_%s', p_org_id, p_space_id)) AND i.indrelid = 'kbsearch.kb_article_embeddings'::regclass;
+END
+$$;
+
+-- Name: FUNCTION find_kb_ann_index_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_ann_index_v1(p_org_id bigint, p_space_id bigint) IS 'Whether an organisation''s index for approximate search in a space can be used, and its identity; no row: there is none.';
 
 -- Name: find_kb_articles_fault_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2232,6 +2767,108 @@ $_$;
 -- Name: FUNCTION find_kb_articles_fault_v1(p_articles jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.find_kb_articles_fault_v1(p_articles jsonb) IS 'What is wrong with the articles of write_kb_articles_v1, as far as they themselves show it; NULL where nothing is. Articles and chunks are counted from 1.';
+
+-- Name: organizations; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.organizations (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    language regconfig DEFAULT 'english'::regconfig NOT NULL,
+    active_space_id bigint,
+    reference_length integer DEFAULT 100 NOT NULL,
+    ranking_profile text DEFAULT 'weighted@1'::text NOT NULL,
+    snapshot_limit integer DEFAULT 200 NOT NULL,
+    arbitration_log text DEFAULT 'off'::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retrieval text DEFAULT 'exact'::text NOT NULL,
+    ann_window integer DEFAULT 200 NOT NULL,
+    CONSTRAINT organizations_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
+    CONSTRAINT organizations_arbitration_log_check CHECK ((arbitration_log = ANY (ARRAY['off'::text, 'hash'::text, 'text'::text]))),
+    CONSTRAINT organizations_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000))),
+    CONSTRAINT organizations_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text]))),
+    CONSTRAINT organizations_snapshot_limit_check CHECK (((snapshot_limit >= 1) AND (snapshot_limit <= 100000)))
+);
+
+-- Name: TABLE organizations; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search configuration of the articles that name none; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
+
+-- Name: COLUMN organizations.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.id IS 'Its id; never changed.';
+
+-- Name: COLUMN organizations.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.name IS 'Name for people and for the command line; not unique.';
+
+-- Name: COLUMN organizations.language; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.language IS 'Text search configuration of articles that name none.';
+
+-- Name: COLUMN organizations.active_space_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.active_space_id IS 'Embedding space that searches use; set by the first embedding.';
+
+-- Name: COLUMN organizations.reference_length; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.reference_length IS 'L of the BM25 impact, in words; changed by calibrate_kb_corpus_v1 only.';
+
+-- Name: COLUMN organizations.ranking_profile; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of searches that name none, name@version.';
+
+-- Name: COLUMN organizations.snapshot_limit; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.snapshot_limit IS 'How many snapshots may be open at a time; the oldest give way.';
+
+-- Name: COLUMN organizations.arbitration_log; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.arbitration_log IS 'What is kept of arbitrated searches: off, hash (the manifest, which has the question''s hash) or text (the question, too).';
+
+-- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
+
+-- Name: COLUMN organizations.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.retrieval IS 'exact: all chunks are compared; ann: the windows of both legs, found by an index of create_kb_ann_index_v1; auto: ann where there is such an index and more than 20,000 searchable chunks.';
+
+-- Name: COLUMN organizations.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.ann_window IS 'Articles in a leg''s window, 1 … 1000.';
+
+-- Name: find_kb_bound_organization_v1(text, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.find_kb_bound_organization_v1(p_source text, p_claim text) RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT
+         CASE
+             WHEN (b.given ~ '^-?[0-9]{1,18}$'::text) THEN (b.given)::bigint
+             ELSE NULL::bigint
+         END AS "case"
+    FROM ( SELECT
+                 CASE
+                     WHEN (a.acting ~ '^-?[0-9]'::text) THEN a.acting
+                     ELSE COALESCE(NULLIF(NULLIF(
+                     CASE find_kb_bound_organization_v1.p_source
+                         WHEN 'claim'::text THEN ((NULLIF(current_setting('request.jwt.claims'::text, true), ''::text))::jsonb #>> string_to_array(find_kb_bound_organization_v1.p_claim, '.'::text))
+                         ELSE current_setting('kbsearch.org_id'::text, true)
+                     END, ''::text), '*'::text), substr(a.acting, 2))
+                 END AS given
+            FROM ( SELECT
+                         CASE
+                             WHEN ((current_setting('kbsearch.acting_org_id'::text, true) <> ''::text) AND pg_has_role(( SELECT c.relowner
+                                FROM pg_class c
+                               WHERE (c.oid = ('kbsearch.organizations'::regclass)::oid)), 'USAGE'::text)) THEN current_setting('kbsearch.acting_org_id'::text, true)
+                             ELSE NULL::text
+                         END AS acting) a) b;
+END;
+
+-- Name: FUNCTION find_kb_bound_organization_v1(p_source text, p_claim text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.find_kb_bound_organization_v1(p_source text, p_claim text) IS 'The organisation that the caller is bound to, for the policies of enable_kb_row_security_v1. p_source: setting (kbsearch.org_id) or claim (p_claim of request.jwt.claims, a path with dots). NULL where the caller is bound to none.';
 
 -- Name: find_kb_class_fault_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2725,6 +3362,87 @@ metadata: The article''s metadata, an object.
 
 Errors: KBORG; KBSRC where there is nothing to open.';
 
+-- Name: get_kb_unit_vector_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.get_kb_unit_vector_v1() RETURNS ext.vector
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT '[1]'::ext.vector AS vector;
+END;
+
+-- Name: FUNCTION get_kb_unit_vector_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.get_kb_unit_vector_v1() IS 'The vector of one component, 1.';
+
+-- Name: grant_kb_rights_v1(text, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.grant_kb_rights_v1(p_right text, p_role text, p_create boolean DEFAULT false) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_grant text;
+BEGIN
+    IF p_right IS NULL OR p_right NOT IN ('reader', 'writer', 'admin') THEN
+        RAISE EXCEPTION 'p_right is %, expected reader, writer or admin', coalesce(quote_literal(p_right), 'NULL')
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_right', 'given', p_right)::text,
+                HINT = 'A reader searches, a writer writes articles too, an admin maintains and makes organisations.';
+    END IF;
+    IF EXISTS (SELECT FROM kbsearch.list_kb_organization_tables_v1() AS t WHERE NOT t.owned) THEN
+        RAISE EXCEPTION 'rights are for the owner of the tables to grant'
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('role', current_user)::text, HINT = 'Call it as the role that installed kbsearch.';
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = p_role) THEN
+        IF NOT coalesce(p_create, false) OR NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolcreaterole)) THEN
+            RAISE EXCEPTION 'there is no role %', coalesce(quote_literal(p_role), 'NULL')
+                USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_role', 'given', p_role, 'may_create', p_create AND EXISTS (
+                        SELECT FROM pg_roles AS r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolcreaterole)
+                    ))::text,
+                    HINT = CASE WHEN p_create THEN 'This role may not create roles; somebody who may runs: CREATE ROLE ' || coalesce(quote_ident(p_role), 'kbsearch_reader') || ' NOLOGIN;'
+                        ELSE 'Name a role of this server, or pass p_create => true.' END;
+        END IF;
+        EXECUTE format('CREATE ROLE %I NOLOGIN', p_role);
+    END IF;
+    FOREACH v_grant IN ARRAY ARRAY[
+        'USAGE ON SCHEMA kbsearch',
+        'EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch',
+        'SELECT ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds, kbsearch.kb_builtin_profiles, kbsearch.kb_ranking_profiles, '
+        || 'kbsearch.kb_builtin_policies, kbsearch.kb_arbitration_policies, kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings, '
+        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
+        -- stored rankings: the columns that are named are there to be locked
+        'SELECT, INSERT, DELETE, UPDATE (expires_at) ON kbsearch.kb_search_snapshots',
+        'SELECT, INSERT ON kbsearch.kb_search_snapshot_blocks'
+    ]
+    || CASE WHEN p_right IN ('writer', 'admin') THEN ARRAY[
+        'INSERT, UPDATE, DELETE ON kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings',
+        'SELECT, INSERT, UPDATE, DELETE ON kbsearch.kb_embedding_inputs, kbsearch.kb_embedding_cache, kbsearch.kb_embedding_counts, kbsearch.kb_ingest_sources, '
+        || 'kbsearch.kb_gold_sets, kbsearch.kb_gold_questions, kbsearch.kb_gold_judgements',
+        'INSERT, DELETE ON kbsearch.kb_ranking_profiles, kbsearch.kb_arbitration_policies',
+        'SELECT, INSERT, DELETE ON kbsearch.kb_arbitration_log',
+        'UPDATE (name, active_space_id, ranking_profile, retrieval, ann_window, arbitration_log) ON kbsearch.organizations'
+    ] ELSE '{}' END
+    || CASE WHEN p_right = 'admin' THEN ARRAY[
+        'INSERT, UPDATE, DELETE ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds',
+        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
+        'USAGE ON SEQUENCE kbsearch.kb_segment_seq'
+    ] ELSE '{}' END
+    LOOP
+        EXECUTE format('GRANT %s TO %I', v_grant, p_role);
+    END LOOP;
+END
+$$;
+
+-- Name: FUNCTION grant_kb_rights_v1(p_right text, p_role text, p_create boolean); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.grant_kb_rights_v1(p_right text, p_role text, p_create boolean) IS 'Grants a role what it needs and nothing more. A reader searches, explains, opens articles and stores rankings; it cannot read the embedding cache, logs and sources of ingests and, under row-level security, drafts. A writer writes articles, vectors, profiles and logs too, and not the derived tables, which triggers keep. An admin makes and removes organisations, embedding spaces and kinds, and compacts, rebuilds and calibrates. Takes nothing away. For the owner of the tables.
+
+Arguments:
+p_right: reader, writer or admin.
+p_role: The role.
+p_create: Whether it is created (NOLOGIN) where there is none, which takes CREATEROLE.
+
+Errors: KBSEC (no such right or role; the caller does not own the tables).';
+
 -- Name: has_kb_direction_v1(ext.vector); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.has_kb_direction_v1(p_embedding ext.vector) RETURNS boolean
@@ -3020,6 +3738,7 @@ CREATE FUNCTION kbsearch.kb_chunks_describe_v1() RETURNS trigger
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_title text;
     v_language regconfig;
     v_tag text;
@@ -3040,6 +3759,8 @@ BEGIN
                     'bytes', octet_length(NEW.content) + octet_length(coalesce(NEW.heading, '')), 'maximum_bytes', 262144)::text,
                 HINT = 'Split the text into several chunks, a few paragraphs each.';
     END IF;
+    -- its rows are seen, whoever writes (find_kb_bound_organization_v1)
+    PERFORM set_config('kbsearch.acting_org_id', '?' || NEW.org_id, true);
     -- Another language of the organisation waits for this transaction, or this statement for it and then reads the new one. The setting says that
     -- the lock is held; both end with the transaction, or with the savepoint since which they were made.
     IF current_setting('kbsearch.locked_org_id', true) IS DISTINCT FROM NEW.org_id::text THEN
@@ -3059,8 +3780,13 @@ BEGIN
     INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
     WHERE a.org_id = NEW.org_id AND a.id = NEW.article_id
     FOR KEY SHARE OF a;
+    IF NOT FOUND AND NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = NEW.org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(NEW.org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', NEW.org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
     NEW.article_version := coalesce(NEW.article_version, 0);
     NEW.searchable := coalesce(v_published, false);
+    NEW.content_digest := kbsearch.digest_kb_chunk_v1(v_title, NEW.heading, NEW.content);
     IF
         TG_OP = 'UPDATE' AND NEW.language IS NOT NULL AND NEW.content = OLD.content AND NEW.heading IS NOT DISTINCT FROM OLD.heading
         AND v_title IS NOT DISTINCT FROM OLD.title AND v_language IS NOT DISTINCT FROM OLD.language
@@ -3072,6 +3798,7 @@ BEGIN
         NEW.term_counts := OLD.term_counts;
         NEW.occurrence_count := OLD.occurrence_count;
         NEW.phrase_text := OLD.phrase_text;
+        PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
         RETURN NEW;
     END IF;
     IF NOT v_exists THEN
@@ -3092,13 +3819,14 @@ BEGIN
                     'words', NEW.occurrence_count, 'maximum_words', 16000)::text,
                 HINT = 'Split the text into several chunks, a few paragraphs each.';
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NEW;
 END
 $$;
 
 -- Name: FUNCTION kb_chunks_describe_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count and phrase_text. KBLNG: its language is gone; KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
+COMMENT ON FUNCTION kbsearch.kb_chunks_describe_v1() IS 'Trigger, before insert or update of a chunk: keeps out changes of the organisation''s language, locks the article''s key, which its version is part of, copies its version, title, language (the organisation''s if it has none) and published, and fills lexemes, term_counts, occurrence_count, phrase_text and content_digest. KBLNG: its language is gone; KBCHK: over 262,144 bytes or 16,000 words; KBORG: another org_id or id.';
 
 -- Name: kb_chunks_truncated_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3129,6 +3857,7 @@ CREATE FUNCTION kbsearch.kb_chunks_written_v1() RETURNS trigger
     SET jit TO 'off'
     AS $$
 DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_sign CONSTANT smallint := TG_ARGV[0]::smallint;
     v_is_small CONSTANT boolean := (SELECT count(*) <= 256 FROM (SELECT FROM written LIMIT 257) AS w);
     v_segment bigint;
@@ -3143,9 +3872,9 @@ BEGIN
         -- done with the old rows
         RETURN NULL;
     END IF;
-    FOR v_org_id IN
-        SELECT DISTINCT o.id FROM written AS w INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id ORDER BY o.id
-    LOOP
+    FOR v_org_id IN SELECT DISTINCT w.org_id FROM written AS w ORDER BY w.org_id LOOP
+        PERFORM set_config('kbsearch.acting_org_id', v_org_id::text, true);
+        CONTINUE WHEN NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = v_org_id);
         PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(v_org_id, 'writers'));
         IF current_setting('transaction_isolation') <> 'read committed' THEN
             -- a snapshot older than a change of reference_length fails here (40001) instead of writing entries of the old one
@@ -3205,19 +3934,33 @@ BEGIN
             END IF;
         ELSE
             v_segment := nextval('kbsearch.kb_segment_seq');
-            WITH numbered AS (
-                SELECT c.lexeme, c.entry, (row_number() OVER (PARTITION BY c.lexeme ORDER BY c.entry) - 1) / 200 AS block
+            WITH words AS (
+                SELECT c.lexeme COLLATE "C" AS lexeme, array_agg(c.entry) AS entries
                 FROM written AS w
                 INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
                 CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
                     w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, v_sign
                 ) AS c
                 WHERE w.org_id = v_org_id
+                GROUP BY c.lexeme COLLATE "C"
+            ),
+            sorted AS MATERIALIZED (
+                SELECT w.lexeme, ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) AS entries FROM words AS w
+            ),
+            blocks AS (
+                SELECT s.lexeme, s.entries FROM sorted AS s WHERE cardinality(s.entries) <= 200
+                UNION ALL
+                SELECT s.lexeme, s.entries[first.n:first.n + 199]
+                FROM sorted AS s
+                CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
+                WHERE cardinality(s.entries) > 200
             )
             INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
-            SELECT v_org_id, n.lexeme, min(n.entry) >> 12, v_segment, v_sign, max(n.entry & 4095), count(*), array_agg(n.entry ORDER BY n.entry)
-            FROM numbered AS n
-            GROUP BY n.lexeme, n.block;
+            SELECT
+                v_org_id, b.lexeme, b.entries[1] >> 12, v_segment, v_sign,
+                (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e), cardinality(b.entries), b.entries
+            FROM blocks AS b
+            ORDER BY b.lexeme, b.entries[1];
             INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count)
             SELECT v_org_id, v_segment, v_sign * count(*), v_sign * sum(w.occurrence_count)
             FROM written AS w
@@ -3225,6 +3968,7 @@ BEGIN
             HAVING count(*) > 0;
         END IF;
     END LOOP;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;
@@ -3297,9 +4041,9 @@ CREATE FUNCTION kbsearch.kb_embeddings_check_v1() RETURNS trigger
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_dimensions integer;
     v_given integer;
-    v_digest bytea;
 BEGIN
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id THEN
@@ -3308,6 +4052,7 @@ BEGIN
                     HINT = 'Insert a new embedding and delete this one.';
         END IF;
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', '?' || NEW.org_id, true);
     SELECT s.dimensions INTO v_dimensions FROM kbsearch.kb_embedding_spaces AS s WHERE s.id = NEW.space_id;
     v_given := kbsearch.count_kb_dimensions_v1(NEW.embedding);
     IF v_given <> v_dimensions THEN
@@ -3316,30 +4061,32 @@ BEGIN
                     'given', v_given, 'expected', v_dimensions)::text,
                 HINT = 'Embed with the model of the space, or insert a space for this model.';
     END IF;
-    -- the lock keeps the chunk's key, which searchable is part of: publishing and unpublishing wait and then update this row too
-    SELECT c.searchable, kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content) INTO NEW.searchable, v_digest
+    -- the lock keeps the chunk's key, which searchable and content_digest are part of: who changes them waits and then updates this row too
+    SELECT c.searchable, c.content_digest INTO NEW.searchable, NEW.current_digest
     FROM kbsearch.kb_article_chunks AS c
     WHERE c.org_id = NEW.org_id AND c.id = NEW.chunk_id
     FOR KEY SHARE OF c;
     NEW.searchable := coalesce(NEW.searchable, false);
+    NEW.current_digest := coalesce(NEW.current_digest, '');
     -- Who stores a vector may say what it is of, which may be what the chunk said before; else it is of what the chunk says now. One that stays is of
     -- what it was.
     IF TG_OP = 'INSERT' THEN
-        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, NEW.current_digest);
     ELSIF NEW.chunk_digest IS NOT DISTINCT FROM OLD.chunk_digest THEN
         IF NEW.chunk_id <> OLD.chunk_id OR NEW.input_sha256 IS DISTINCT FROM OLD.input_sha256 OR NOT kbsearch.is_kb_same_vector_v1(NEW.embedding, OLD.embedding) THEN
-            NEW.chunk_digest := v_digest;
+            NEW.chunk_digest := NEW.current_digest;
         END IF;
     ELSE
-        NEW.chunk_digest := coalesce(NEW.chunk_digest, v_digest);
+        NEW.chunk_digest := coalesce(NEW.chunk_digest, NEW.current_digest);
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NEW;
 END
 $$;
 
 -- Name: FUNCTION kb_embeddings_check_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_embeddings_check_v1() IS 'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG), copies the chunk''s searchable and, where none is given, notes the digest of what the chunk says, which stays as long as the vector does.';
+COMMENT ON FUNCTION kbsearch.kb_embeddings_check_v1() IS 'Trigger, before insert or update of an embedding: compares its dimensions with the space''s (KBDIM), refuses another org_id (KBORG), copies the chunk''s searchable and content_digest and, where none is given, notes the digest of what the chunk says, which stays as long as the vector does.';
 
 -- Name: kb_embeddings_written_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3347,11 +4094,15 @@ CREATE FUNCTION kbsearch.kb_embeddings_written_v1() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
+DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
+    v_first record;
 BEGIN
-    UPDATE kbsearch.organizations AS o
-    SET active_space_id = f.space_id
-    FROM (SELECT w.org_id, min(w.space_id) AS space_id FROM written AS w GROUP BY w.org_id) AS f
-    WHERE o.id = f.org_id AND o.active_space_id IS NULL;
+    FOR v_first IN SELECT w.org_id, min(w.space_id) AS space_id FROM written AS w GROUP BY w.org_id ORDER BY w.org_id LOOP
+        PERFORM set_config('kbsearch.acting_org_id', v_first.org_id::text, true);
+        UPDATE kbsearch.organizations AS o SET active_space_id = v_first.space_id WHERE o.id = v_first.org_id AND o.active_space_id IS NULL;
+    END LOOP;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;
@@ -3398,7 +4149,10 @@ CREATE FUNCTION kbsearch.kb_organizations_changed_v1() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
+DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
 BEGIN
+    PERFORM set_config('kbsearch.acting_org_id', NEW.id::text, true);
     IF NEW.language <> OLD.language THEN
         UPDATE kbsearch.kb_article_chunks AS c
         SET language = NULL
@@ -3407,6 +4161,7 @@ BEGIN
     IF NEW.reference_length <> OLD.reference_length THEN
         PERFORM kbsearch.rebuild_kb_index_v1(NEW.id);
     END IF;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;
@@ -3449,11 +4204,18 @@ CREATE FUNCTION kbsearch.kb_organizations_removed_v1() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
+DECLARE
+    v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
+    v_org_id bigint;
 BEGIN
     -- after compact and rebuild, which delete the same rows in another order
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(r.id, 'maintenance')) FROM (SELECT g.id FROM removed AS g ORDER BY g.id) AS r;
-    DELETE FROM kbsearch.kb_postings AS p USING removed AS r WHERE p.org_id = r.id;
-    DELETE FROM kbsearch.kb_corpus_stats AS s USING removed AS r WHERE s.org_id = r.id;
+    FOR v_org_id IN SELECT r.id FROM removed AS r ORDER BY r.id LOOP
+        PERFORM set_config('kbsearch.acting_org_id', v_org_id::text, true);
+        DELETE FROM kbsearch.kb_postings AS p WHERE p.org_id = v_org_id;
+        DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = v_org_id;
+    END LOOP;
+    PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
 END
 $$;
@@ -3497,6 +4259,62 @@ p_right_ranks: Competition ranks of p_right.
 Returns: 0 … 1, computed exactly and rounded to 12 decimals; 0 where the union has fewer than two ids.
 
 Errors: KBARB.';
+
+-- Name: list_kb_ann_indexes_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_ann_indexes_v1(p_org_id bigint) RETURNS TABLE(space_id bigint, index_name text, state text, identity text, definition text, bytes bigint)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+#variable_conflict use_column
+BEGIN
+    IF p_org_id IS NULL THEN
+        RAISE EXCEPTION 'organisation NULL does not exist'
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id that the indexes were made for.';
+    END IF;
+    RETURN QUERY
+    SELECT
+        split_part(c.relname, '_', 4)::bigint,
+        c.relname::text,
+        CASE
+            WHEN p.pid IS NOT NULL THEN 'building'
+            WHEN NOT (i.indisvalid AND i.indisready) THEN 'invalid'
+            WHEN
+                m.amname <> 'hnsw'
+                OR pg_get_expr(i.indpred, i.indrelid) <> format('((org_id = %s) AND (space_id = %s))', p_org_id, split_part(c.relname, '_', 4))
+                OR d.definition !~ ' USING hnsw \(\(\(embedding\)::[^()]*\(\d+\)\) [^() ]*vector_cosine_ops\)'
+                THEN 'foreign'
+            ELSE 'ready'
+        END,
+        left(encode(sha256(convert_to(concat_ws(' ', c.relname, d.definition, obj_description(c.oid, 'pg_class'), c.relfilenode), 'UTF8')), 'hex'), 16),
+        d.definition,
+        pg_relation_size(c.oid)
+    FROM pg_class AS c
+    INNER JOIN pg_index AS i ON i.indexrelid = c.oid
+    INNER JOIN pg_am AS m ON m.oid = c.relam
+    LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid
+    CROSS JOIN LATERAL (SELECT pg_get_indexdef(c.oid) AS definition OFFSET 0) AS d
+    WHERE i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
+    ORDER BY 1;
+END
+$_$;
+
+-- Name: FUNCTION list_kb_ann_indexes_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_ann_indexes_v1(p_org_id bigint) IS 'The indexes for approximate search of an organisation, which need not exist any more.
+
+Arguments:
+p_org_id: The organisation.
+
+Columns:
+space_id: The embedding space whose vectors it has, in ascending order.
+index_name: Its name, in the schema of the tables.
+state: ready; building; invalid (a build that was broken off); foreign (of that name, and not what create_kb_ann_index_v1 makes).
+identity: 16 hexadecimal digits, others once it is built again. Cursors carry it.
+definition: As pg_get_indexdef has it.
+bytes: Its size.
+
+Errors: KBORG: p_org_id is NULL.';
 
 -- Name: list_kb_candidates_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3552,63 +4370,49 @@ END;
 
 COMMENT ON FUNCTION kbsearch.list_kb_chunk_entries_v1(p_chunk_id bigint, p_searchable boolean, p_lexemes text[], p_term_counts smallint[], p_length bigint, p_reference_length bigint, p_sign smallint) IS 'The entries of one chunk, from the columns of its row alone: lexeme, chunk_id << 12 | impact, and the sign given. None where it is not searchable.';
 
--- Name: organizations; Type: TABLE; Schema: kbsearch; Owner: -
+-- Name: kb_cursor_keys; Type: TABLE; Schema: kbsearch; Owner: -
 
-CREATE TABLE kbsearch.organizations (
+CREATE TABLE kbsearch.kb_cursor_keys (
+    org_id bigint NOT NULL,
     id bigint NOT NULL,
-    name text NOT NULL,
-    language regconfig DEFAULT 'english'::regconfig NOT NULL,
-    active_space_id bigint,
-    reference_length integer DEFAULT 100 NOT NULL,
-    ranking_profile text DEFAULT 'weighted@1'::text NOT NULL,
-    snapshot_limit integer DEFAULT 200 NOT NULL,
-    arbitration_log text DEFAULT 'off'::text NOT NULL,
+    pads bytea NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
-    CONSTRAINT organizations_arbitration_log_check CHECK ((arbitration_log = ANY (ARRAY['off'::text, 'hash'::text, 'text'::text]))),
-    CONSTRAINT organizations_name_check CHECK ((name <> ''::text)),
-    CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000))),
-    CONSTRAINT organizations_snapshot_limit_check CHECK (((snapshot_limit >= 1) AND (snapshot_limit <= 100000)))
+    CONSTRAINT kb_cursor_keys_pads_check CHECK ((octet_length(pads) = 128))
 );
 
--- Name: TABLE organizations; Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: TABLE kb_cursor_keys; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search configuration of the articles that name none; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
+COMMENT ON TABLE kbsearch.kb_cursor_keys IS 'Keys of an organisation''s cursors, made by set_kb_cursor_key_v1: the newest signs, all are accepted. Without a row cursors are not authenticated. Rows may be deleted: cursors that they signed are refused then.';
 
--- Name: COLUMN organizations.id; Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: COLUMN kb_cursor_keys.org_id; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON COLUMN kbsearch.organizations.id IS 'Its id; never changed.';
+COMMENT ON COLUMN kbsearch.kb_cursor_keys.org_id IS 'The organisation; never changed.';
 
--- Name: COLUMN organizations.name; Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: COLUMN kb_cursor_keys.id; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON COLUMN kbsearch.organizations.name IS 'Name for people and for the command line; not unique.';
+COMMENT ON COLUMN kbsearch.kb_cursor_keys.id IS 'Its id; the highest is the newest.';
 
--- Name: COLUMN organizations.language; Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: COLUMN kb_cursor_keys.pads; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON COLUMN kbsearch.organizations.language IS 'Text search configuration of articles that name none.';
+COMMENT ON COLUMN kbsearch.kb_cursor_keys.pads IS 'The key as HMAC-SHA-256 (RFC 2104) uses it: 64 bytes of it XOR 0x36, 64 bytes of it XOR 0x5c.';
 
--- Name: COLUMN organizations.active_space_id; Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: COLUMN kb_cursor_keys.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON COLUMN kbsearch.organizations.active_space_id IS 'Embedding space that searches use; set by the first embedding.';
+COMMENT ON COLUMN kbsearch.kb_cursor_keys.created_at IS 'When it was set.';
 
--- Name: COLUMN organizations.reference_length; Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: list_kb_cursor_keys_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-COMMENT ON COLUMN kbsearch.organizations.reference_length IS 'L of the BM25 impact, in words; changed by calibrate_kb_corpus_v1 only.';
+CREATE FUNCTION kbsearch.list_kb_cursor_keys_v1(p_org_id bigint) RETURNS bytea[]
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT COALESCE(array_agg(k.pads ORDER BY k.id DESC), '{}'::bytea[]) AS "coalesce"
+    FROM kbsearch.kb_cursor_keys k
+   WHERE (k.org_id = list_kb_cursor_keys_v1.p_org_id);
+END;
 
--- Name: COLUMN organizations.ranking_profile; Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION list_kb_cursor_keys_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of searches that name none, name@version.';
-
--- Name: COLUMN organizations.snapshot_limit; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.snapshot_limit IS 'How many snapshots may be open at a time; the oldest give way.';
-
--- Name: COLUMN organizations.arbitration_log; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.arbitration_log IS 'What is kept of arbitrated searches: off, hash (the manifest, which has the question''s hash) or text (the question, too).';
-
--- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
+COMMENT ON FUNCTION kbsearch.list_kb_cursor_keys_v1(p_org_id bigint) IS 'The keys of an organisation''s cursors, as kb_cursor_keys.pads has them, the newest first; empty where cursors are not authenticated.';
 
 -- Name: list_kb_entries_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3740,6 +4544,33 @@ END;
 
 COMMENT ON FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint) IS 'The words of a question that a chunk has, an array of objects in the order of the lexemes: lexeme, language, document_frequency, question_count, idf (thousandths), impact (thousandths, 0 … 2200), share (10^-12 of all that the question''s words weigh) and contribution, share * impact (or share), of which the chunk''s raw keyword score is the sum.';
 
+-- Name: list_kb_organization_tables_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_organization_tables_v1() RETURNS TABLE(table_id regclass, key name, draft name, owned boolean)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT (c.oid)::regclass AS oid,
+     a.attname,
+     ( SELECT d.attname
+            FROM pg_attribute d
+           WHERE ((d.attrelid = c.oid) AND (d.attname = ANY (ARRAY['published'::name, 'searchable'::name])) AND (d.atttypid = ('boolean'::regtype)::oid) AND (NOT d.attisdropped))) AS attname,
+     pg_has_role(c.relowner, 'USAGE'::text) AS pg_has_role
+    FROM (pg_class c
+      JOIN pg_attribute a ON (((a.attrelid = c.oid) AND (NOT a.attisdropped))))
+   WHERE ((c.relnamespace = ( SELECT o.relnamespace
+            FROM pg_class o
+           WHERE (o.oid = ('kbsearch.organizations'::regclass)::oid))) AND (c.relkind = ANY (ARRAY['r'::"char", 'p'::"char"])) AND (a.attname =
+         CASE
+             WHEN (c.oid = ('kbsearch.organizations'::regclass)::oid) THEN 'id'::text
+             ELSE 'org_id'::text
+         END))
+   ORDER BY (((c.oid)::regclass)::text COLLATE "C");
+END;
+
+-- Name: FUNCTION list_kb_organization_tables_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_organization_tables_v1() IS 'The tables with an organisation''s rows: the column that says whose a row is, the one that is false where a row is a draft (NULL: there are no drafts in it), and whether the caller owns the table.';
+
 -- Name: list_kb_ranking_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.list_kb_ranking_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text) RETURNS TABLE(block integer, article_ids bigint[], chunk_ids bigint[], scores bigint[], similarities integer[], keyword_scores integer[], ties integer[], answer jsonb, lexemes text[])
@@ -3757,7 +4588,8 @@ BEGIN
         p_language, false
     );
     v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
-    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', v_plan.verdict, 'manifest', v_plan.manifest);
+    answer := jsonb_build_object('profile', v_plan.profile, 'space_id', v_plan.space_id, 'legs', kbsearch.describe_kb_legs_v1(v_plan), 'verdict', v_plan.verdict, 'manifest', v_plan.manifest,
+        'retrieval', kbsearch.describe_kb_retrieval_v1(v_plan, NULL, true));
     lexemes := v_plan.lexemes;
     RETURN NEXT;
     RETURN QUERY
@@ -3825,6 +4657,12 @@ BEGIN
         WHERE r.article_id IS NOT NULL;
         RETURN;
     END IF;
+    IF p_plan.window_articles IS NOT NULL THEN
+        RETURN QUERY
+        SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, NULL::text, NULL::jsonb
+        FROM kbsearch.rank_kb_window_v1(p_plan, p_limit, p_offset, p_after_score, p_after_article_id) AS r;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
@@ -3878,18 +4716,22 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result; decision, manifest: of an arbitration that this call has done.';
 
--- Name: seal_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: seal_kb_cursor_v1(text, bytea); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text) RETURNS text
+CREATE FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text, p_pads bytea DEFAULT NULL::bytea) RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT translate(encode((substr(sha256(convert_to(p_payload, 'UTF8'::name)), 1, 9) || convert_to(p_payload, 'UTF8'::name)), 'base64'::text), '+/
+ SELECT translate(encode((
+         CASE
+             WHEN (p_pads IS NULL) THEN substr(sha256(convert_to(p_payload, 'UTF8'::name)), 1, 9)
+             ELSE substr(sha256((substr(p_pads, 65) || sha256((substr(p_pads, 1, 64) || convert_to(p_payload, 'UTF8'::name))))), 1, 18)
+         END || convert_to(p_payload, 'UTF8'::name)), 'base64'::text), '+/
 ='::text, '-_'::text) AS translate;
 END;
 
--- Name: FUNCTION seal_kb_cursor_v1(p_payload text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION seal_kb_cursor_v1(p_payload text, p_pads bytea); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text) IS 'A cursor: base64url of a 9-byte digest and the payload. The digest finds damage; it is no protection against forgery.';
+COMMENT ON FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text, p_pads bytea) IS 'A cursor: base64url of a digest and the payload. p_pads: a key, as in kb_cursor_keys; the digest is then the first 18 bytes of an HMAC-SHA-256. NULL: 9 bytes of a plain digest, which finds damage and is no protection against forgery.';
 
 -- Name: kb_articles; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -4004,7 +4846,10 @@ COMMENT ON COLUMN kbsearch.kb_source_kinds.description IS 'For people.';
 CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector) RETURNS TABLE(place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean, external_ref text, source_uri text, metadata jsonb, vector_similarity double precision, keyword_score double precision, tied_with bigint, settled_by_identity boolean, cursor text, total bigint, decision text, manifest jsonb)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT r.place,
+ WITH sealing AS MATERIALIZED (
+          SELECT (kbsearch.list_kb_cursor_keys_v1((list_kb_results_v1.p_plan).org_id))[1] AS pads
+         )
+  SELECT r.place,
      r.article_id,
      ((r.score)::double precision / ('1000000000'::numeric)::double precision),
          CASE
@@ -4033,14 +4878,15 @@ CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_em
      (round(((r.raw * ('1000000000'::numeric)::double precision) / (list_kb_results_v1.p_plan).keyword_bound)) / ('1000000000'::numeric)::double precision),
      r.tied_with,
      (r.tied_with > 0),
-     kbsearch.seal_kb_cursor_v1((((((((list_kb_results_v1.p_plan).cursor_prefix || ' '::text) || COALESCE(r.decision, (list_kb_results_v1.p_plan).cursor_legs)) || ' '::text) || r.score) || ' '::text) || r.article_id)) AS seal_kb_cursor_v1,
+     kbsearch.seal_kb_cursor_v1((((((((list_kb_results_v1.p_plan).cursor_prefix || ' '::text) || COALESCE(r.decision, (list_kb_results_v1.p_plan).cursor_legs)) || ' '::text) || r.score) || ' '::text) || r.article_id), s.pads) AS seal_kb_cursor_v1,
      r.total,
      r.decision,
      r.manifest
-    FROM (((kbsearch.rank_kb_articles_v1(list_kb_results_v1.p_plan, list_kb_results_v1.p_embedding, (list_kb_results_v1.p_plan).row_limit, (list_kb_results_v1.p_plan).row_offset, (list_kb_results_v1.p_plan).after_score, (list_kb_results_v1.p_plan).after_article_id) r(place, article_id, chunk_id, score, similarity, raw, tied_with, total, decision, manifest)
+    FROM ((((kbsearch.rank_kb_articles_v1(list_kb_results_v1.p_plan, list_kb_results_v1.p_embedding, (list_kb_results_v1.p_plan).row_limit, (list_kb_results_v1.p_plan).row_offset, (list_kb_results_v1.p_plan).after_score, (list_kb_results_v1.p_plan).after_article_id) r(place, article_id, chunk_id, score, similarity, raw, tied_with, total, decision, manifest)
       JOIN kbsearch.kb_articles a ON (((a.org_id = (list_kb_results_v1.p_plan).org_id) AND (a.id = r.article_id))))
       JOIN kbsearch.kb_article_chunks c ON (((c.org_id = (list_kb_results_v1.p_plan).org_id) AND (c.id = r.chunk_id))))
-      LEFT JOIN kbsearch.kb_source_kinds k ON ((k.kind = a.kind)));
+      LEFT JOIN kbsearch.kb_source_kinds k ON ((k.kind = a.kind)))
+      CROSS JOIN sealing s);
 END;
 
 -- Name: FUNCTION list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector); Type: COMMENT; Schema: kbsearch; Owner: -
@@ -4197,6 +5043,69 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.measure_kb_disagreement_v1(p_left bigint[], p_right bigint[], p_penalty double precision, p_left_ranks bigint[], p_right_ranks bigint[]) IS 'What kendall_tau_top_k_v1 returns, of arguments that it has checked.';
 
+-- Name: measure_kb_recall_v1(bigint, text, ext.vector, bigint, text, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.measure_kb_recall_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector DEFAULT NULL::ext.vector, p_limit bigint DEFAULT 10, p_profile text DEFAULT NULL::text, p_window integer DEFAULT NULL::integer) RETURNS TABLE(mode text, reason text, wanted bigint, kept bigint, in_order bigint, certain bigint, settled bigint)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET extra_float_digits TO '1'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_plan kbsearch.kb_search_plan;
+    v_exact kbsearch.kb_search_plan;
+    v_said jsonb;
+BEGIN
+    v_plan := kbsearch.prepare_kb_search_v1(p_org_id, p_query_text, p_query_embedding, p_limit, 0, NULL, NULL, '{}', NULL, NULL, p_profile, NULL, false, NULL, false);
+    v_exact := v_plan;
+    IF v_plan.window_tag IS NOT NULL THEN
+        v_exact.allowed := v_plan.filtered;
+        v_exact.window_articles := NULL;
+        v_exact.window_tag := NULL;
+    END IF;
+    IF v_plan.window_tag IS NULL OR p_window IS NOT NULL THEN
+        v_plan := kbsearch.window_kb_search_v1(
+            v_exact, p_query_embedding, 'ann', coalesce(p_window, (SELECT o.ann_window FROM kbsearch.organizations AS o WHERE o.id = p_org_id)), NULL
+        );
+    END IF;
+    v_said := kbsearch.describe_kb_retrieval_v1(v_plan, NULL, false);
+    mode := v_said ->> 'mode';
+    reason := v_said ->> 'reason';
+    certain := (v_said ->> 'certain')::bigint;
+    settled := (v_said ->> 'settled')::bigint;
+    SELECT count(*), count(w.article_id), count(*) FILTER (WHERE w.place = e.place) INTO wanted, kept, in_order
+    FROM kbsearch.rank_kb_articles_v1(v_exact, p_query_embedding, p_limit, 0, NULL, NULL) AS e
+    LEFT JOIN kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, p_limit, 0, NULL, NULL) AS w ON w.article_id = e.article_id;
+    RETURN NEXT;
+END
+$$;
+
+-- Name: FUNCTION measure_kb_recall_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_profile text, p_window integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.measure_kb_recall_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_profile text, p_window integer) IS 'One search twice, exactly and through windows: how much of the exact ranking''s beginning the other has. The organisation needs an index of create_kb_ann_index_v1; what its searches use does not matter. Writes nothing.
+
+Arguments:
+p_org_id: The organisation.
+p_query_text: The question.
+p_query_embedding: Its vector.
+p_limit: How many of the first places count, 0 … 1000.
+p_profile: Ranking profile, name@version. NULL: the one that the organisation pins.
+p_window: Articles in a leg''s window, 1 … 1000. NULL: those of the organisation''s searches.
+
+Columns:
+mode: ann, or exact where there were no windows.
+reason: Why it was exact, as search_kb_hybrid_page_v1 has it.
+wanted: Articles in the first p_limit places of the exact ranking.
+kept: How many of these the windowed ranking has in its first p_limit places: divided by wanted the recall.
+in_order: How many of these stand in the same place.
+certain: Places of the windowed ranking that are certainly the exact one''s; NULL where it was exact.
+settled: Those that are if the index''s window has the nearest vectors; NULL where it was exact.
+
+Errors: KBORG, KBLIM, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBANN.';
+
 -- Name: merge_kb_entries_v1(bigint, text[], text[], bigint[], smallint[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) RETURNS bigint
@@ -4278,31 +5187,41 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged (NULL: of all lexemes), and the counts to its statistics; returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
 
--- Name: open_kb_cursor_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: open_kb_cursor_v1(text, bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) RETURNS text
+CREATE FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text, p_keys bytea[] DEFAULT '{}'::bytea[]) RETURNS text
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $_$
 DECLARE
     v_bytes bytea;
+    v_pads bytea;
     v_payload text;
 BEGIN
     IF p_cursor !~ '^[A-Za-z0-9_-]{13,}$' OR length(p_cursor) % 4 = 1 THEN
         RETURN NULL;
     END IF;
     v_bytes := decode(translate(p_cursor, '-_', '+/') || repeat('=', (4 - length(p_cursor) % 4) % 4), 'base64');
-    IF substr(v_bytes, 1, 9) <> substr(sha256(substr(v_bytes, 10)), 1, 9) THEN
-        RETURN NULL;
+    IF p_keys = '{}' THEN
+        IF substr(v_bytes, 1, 9) <> substr(sha256(substr(v_bytes, 10)), 1, 9) THEN
+            RETURN NULL;
+        END IF;
+        v_payload := convert_from(substr(v_bytes, 10), 'UTF8');
+    ELSE
+        FOREACH v_pads IN ARRAY p_keys LOOP
+            IF substr(v_bytes, 1, 18) = substr(sha256(substr(v_pads, 65) || sha256(substr(v_pads, 1, 64) || substr(v_bytes, 19))), 1, 18) THEN
+                v_payload := convert_from(substr(v_bytes, 19), 'UTF8');
+                EXIT;
+            END IF;
+        END LOOP;
     END IF;
-    v_payload := convert_from(substr(v_bytes, 10), 'UTF8');
-    RETURN CASE WHEN kbsearch.seal_kb_cursor_v1(v_payload) = p_cursor THEN v_payload END;
+    RETURN CASE WHEN kbsearch.seal_kb_cursor_v1(v_payload, CASE WHEN p_keys <> '{}' THEN v_pads END) = p_cursor THEN v_payload END;
 END
 $_$;
 
--- Name: FUNCTION open_kb_cursor_v1(p_cursor text); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION open_kb_cursor_v1(p_cursor text, p_keys bytea[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text) IS 'The payload of a cursor made by seal_kb_cursor_v1, NULL when it was damaged.';
+COMMENT ON FUNCTION kbsearch.open_kb_cursor_v1(p_cursor text, p_keys bytea[]) IS 'The payload of a cursor made by seal_kb_cursor_v1, NULL when it was damaged or forged. p_keys: the keys of which one must have signed it, as list_kb_cursor_keys_v1 gives them; empty: it need not be signed.';
 
 -- Name: open_kb_search_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, interval); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4392,7 +5311,7 @@ snapshot: Pass as p_snapshot to fetch_kb_page_v1.
 total: Number of articles in the ranking.
 expires_at: Until when it can be read.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC; KBSNP in a read-only transaction or on a replica.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC; KBSNP in a read-only transaction or on a replica.';
 
 -- Name: parse_kb_query_v1(text, regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4597,15 +5516,19 @@ DECLARE
     v_parts text[];
     v_required bigint[];
     v_excluded bigint[];
+    v_retrieval text;
+    v_window integer;
 BEGIN
     -- organisation
     SELECT
         o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
         kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
-        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota, p.policy
+        p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota, p.policy,
+        coalesce(p.retrieval, o.retrieval), coalesce(p.ann_window, o.ann_window)
     INTO
         v_plan.org_id, v_plan.configurations, v_plan.tags, v_plan.chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
-        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota, v_policy
+        v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota, v_policy,
+        v_retrieval, v_window
     FROM kbsearch.organizations AS o
     CROSS JOIN LATERAL (
         SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
@@ -4706,7 +5629,7 @@ BEGIN
     END IF;
     IF p_cursor IS NOT NULL THEN
         -- what page 1 was scored by, whatever was written since
-        v_payload := kbsearch.open_kb_cursor_v1(p_cursor);
+        v_payload := kbsearch.open_kb_cursor_v1(p_cursor, kbsearch.list_kb_cursor_keys_v1(p_org_id));
         v_parts := string_to_array(v_payload, ' ');
         IF v_parts[5] ~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' THEN
             SELECT
@@ -4786,13 +5709,14 @@ BEGIN
         v_reason := CASE
             WHEN
                 v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
+                OR v_parts[4] !~ '^[0-9a-f]{32}(/[1-9][0-9]{0,3}/([0-9a-f]{16}|-))?$'
                 OR v_parts[5] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[6] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
                 OR v_parts[7] !~ '^[v-][k-](:[a-z_]{1,40}:[01](\.[0-9]{1,6})?:[0-9a-f]{64})?$' OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
             WHEN v_parts[2] <> p_org_id::text THEN 'of another organisation'
             WHEN v_parts[3] <> v_plan.profile THEN 'of another ranking profile'
-            WHEN v_parts[4] <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
+            WHEN split_part(v_parts[4], '/', 1) <> v_digest THEN 'of another request, or of before a change of the organisation''s language or reference length'
             WHEN (v_plan.fusion = 'arbitrate') <> (v_parts[7] LIKE '%:%') THEN 'damaged'
             WHEN p_offset <> 0 THEN 'given together with an offset'
         END;
@@ -4859,8 +5783,11 @@ BEGIN
 
     v_plan.vector_unit := CASE WHEN v_plan.uses_keyword THEN v_plan.vector_weight ELSE 1 END * 1000;
     v_plan.keyword_unit := CASE WHEN v_plan.uses_vector THEN v_plan.keyword_weight ELSE 1 END * 1e9 / v_plan.keyword_bound;
+    IF v_retrieval <> 'exact' OR v_parts[4] LIKE '%/%' THEN
+        v_plan := kbsearch.window_kb_search_v1(v_plan, p_query_embedding, v_retrieval, v_window, substr(v_parts[4], 33));
+    END IF;
     v_plan.cursor_prefix := concat_ws(
-        ' ', '1', p_org_id, v_plan.profile, v_digest,
+        ' ', '1', p_org_id, v_plan.profile, concat(v_digest, v_plan.window_tag),
         (
             SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
             FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
@@ -4883,7 +5810,7 @@ $_$;
 
 -- Name: FUNCTION prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';
 
 -- Name: rank_biased_overlap_v1(bigint[], bigint[], numeric); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5228,6 +6155,91 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.rank_kb_arbitrated_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint) IS 'The articles of a search whose legs are arbitrated, as rank_kb_articles_v1 has them, with the decision (apply_kb_decision_v1) and the manifest (build_kb_manifest_v1; NULL where neither leg found anything). At least one row: where the page is empty, one without an article.';
 
+-- Name: rank_kb_window_v1(kbsearch.kb_search_plan, bigint, bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.rank_kb_window_v1(p_plan kbsearch.kb_search_plan, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) RETURNS TABLE(place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint)
+    LANGUAGE plpgsql STABLE ROWS 10 PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_org_id CONSTANT bigint := p_plan.org_id;
+    v_min_score CONSTANT double precision := p_plan.min_score;
+    v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
+BEGIN
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT u.article_id, u.chunk_id, u.score, u.similarity, u.raw, count(*) OVER (PARTITION BY u.score) - 1 AS tied_with
+        FROM unnest(p_plan.window_articles, p_plan.window_chunks, p_plan.window_scores, p_plan.window_similarities, p_plan.window_raws)
+            AS u (article_id, chunk_id, score, similarity, raw)
+        WHERE v_min_score IS NULL OR u.score / 1e9::double precision >= v_min_score
+    ),
+    kinds AS (
+        SELECT c.article_id, a.kind, row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
+        FROM candidates AS c
+        CROSS JOIN LATERAL (SELECT t.kind FROM kbsearch.kb_articles AS t WHERE t.org_id = v_org_id AND t.id = c.article_id OFFSET 0) AS a
+        WHERE v_kind_quota IS NOT NULL
+    ),
+    kept AS MATERIALIZED (
+        SELECT
+            c.article_id, c.chunk_id, c.score, c.similarity, c.raw, c.tied_with,
+            row_number() OVER (ORDER BY c.score DESC, c.article_id ASC) AS place, count(*) OVER () AS total
+        FROM candidates AS c
+        LEFT JOIN kinds AS k ON k.article_id = c.article_id
+        WHERE k.article_id IS NULL OR k.place_in_kind <= coalesce((v_kind_quota ->> k.kind)::bigint, (v_kind_quota ->> '*')::bigint, k.place_in_kind)
+    )
+    SELECT k.place, k.article_id, k.chunk_id, k.score, k.similarity, k.raw, k.tied_with, k.total
+    FROM kept AS k
+    WHERE p_after_score IS NULL OR k.score < p_after_score OR (k.score = p_after_score AND k.article_id > p_after_article_id)
+    ORDER BY score DESC, article_id ASC
+    LIMIT p_limit OFFSET p_offset;
+END
+$$;
+
+-- Name: FUNCTION rank_kb_window_v1(p_plan kbsearch.kb_search_plan, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.rank_kb_window_v1(p_plan kbsearch.kb_search_plan, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'What rank_kb_articles_v1 returns for a search whose plan has the candidates (window_articles and so on).';
+
+-- Name: read_kb_ann_index_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+DECLARE
+    v_extension text;
+    v_distance text;
+    v_row record;
+BEGIN
+    SELECT quote_ident(n.nspname) INTO v_extension
+    FROM pg_attribute AS a
+    INNER JOIN pg_type AS t ON t.oid = a.atttypid
+    INNER JOIN pg_namespace AS n ON n.oid = t.typnamespace
+    WHERE a.attrelid = 'kbsearch.kb_article_embeddings'::regclass AND a.attname = 'embedding';
+    v_distance := format('(e.embedding::%1$s.vector(%2$s) OPERATOR(%1$s.<=>) $1)', v_extension, kbsearch.count_kb_dimensions_v1(p_embedding));
+    article_ids := '{}';
+    FOR v_row IN EXECUTE format(
+        'SELECT e.article_id, round((1::float8 - %1$s) * 1000000::float8)::integer AS similarity FROM kbsearch.kb_article_embeddings AS e '
+        'WHERE e.org_id = %2$s AND e.space_id = %3$s AND e.searchable AND e.has_direction AND ($2 IS NULL OR e.article_id = ANY ($2)) ORDER BY %1$s',
+        v_distance, p_org_id, p_space_id
+    ) USING p_embedding, p_allowed LOOP
+        similarity := v_row.similarity;
+        IF v_row.article_id <> ALL (article_ids) THEN
+            article_ids := article_ids || v_row.article_id;
+            EXIT WHEN cardinality(article_ids) >= p_window;
+        END IF;
+    END LOOP;
+END
+$_$;
+
+-- Name: FUNCTION read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'The articles of the nearest chunks by the organisation''s index for approximate search, at most p_window different ones, in that order, and the cosine similarity of the last chunk read, in millionths. p_allowed: articles, NULL for all.';
+
 -- Name: reanalyze_kb_chunks_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.reanalyze_kb_chunks_v1(p_org_id bigint) RETURNS bigint
@@ -5290,15 +6302,29 @@ BEGIN
     removed_stats AS (
         DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id
     ),
-    numbered AS (
-        SELECT e.lexeme, e.entry, (row_number() OVER (PARTITION BY e.lexeme ORDER BY e.entry) - 1) / 200 AS block
+    words AS (
+        SELECT e.lexeme COLLATE "C" AS lexeme, array_agg(e.entry) AS entries
         FROM kbsearch.list_kb_entries_v1(p_org_id) AS e
+        GROUP BY e.lexeme COLLATE "C"
+    ),
+    sorted AS MATERIALIZED (
+        SELECT w.lexeme, ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) AS entries FROM words AS w
+    ),
+    blocks AS (
+        SELECT s.lexeme, s.entries FROM sorted AS s WHERE cardinality(s.entries) <= 200
+        UNION ALL
+        SELECT s.lexeme, s.entries[first.n:first.n + 199]
+        FROM sorted AS s
+        CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
+        WHERE cardinality(s.entries) > 200
     ),
     posted AS (
         INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
-        SELECT p_org_id, n.lexeme, min(n.entry) >> 12, v_segment, 1, max(n.entry & 4095), count(*), array_agg(n.entry ORDER BY n.entry)
-        FROM numbered AS n
-        GROUP BY n.lexeme, n.block
+        SELECT
+            p_org_id, b.lexeme, b.entries[1] >> 12, v_segment, 1,
+            (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e), cardinality(b.entries), b.entries
+        FROM blocks AS b
+        ORDER BY b.lexeme, b.entries[1]
         RETURNING 1
     ),
     kept AS (
@@ -5637,6 +6663,9 @@ CREATE TABLE kbsearch.kb_builtin_profiles (
     kind_quota jsonb,
     policy text,
     description text DEFAULT ''::text NOT NULL,
+    retrieval text,
+    ann_window integer,
+    CONSTRAINT kb_builtin_profiles_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
     CONSTRAINT kb_builtin_profiles_check CHECK (((fusion <> 'weighted'::text) OR ((vector_weight + keyword_weight) = (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
     CONSTRAINT kb_builtin_profiles_check2 CHECK (((fusion = 'arbitrate'::text) = (policy IS NOT NULL))),
@@ -5644,6 +6673,7 @@ CREATE TABLE kbsearch.kb_builtin_profiles (
     CONSTRAINT kb_builtin_profiles_keyword_weight_check CHECK (((keyword_weight >= (0)::double precision) AND (keyword_weight <= (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_kind_quota_check CHECK (kbsearch.is_kb_quota_v1(kind_quota)),
     CONSTRAINT kb_builtin_profiles_name_check CHECK ((name ~ '^[a-z][a-z0-9_]{0,62}$'::text)),
+    CONSTRAINT kb_builtin_profiles_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text]))),
     CONSTRAINT kb_builtin_profiles_rrf_k_check CHECK (((rrf_k >= 1) AND (rrf_k <= 10000))),
     CONSTRAINT kb_builtin_profiles_scorer_check CHECK ((scorer = ANY (ARRAY['bm25'::text, 'term_count'::text]))),
     CONSTRAINT kb_builtin_profiles_vector_weight_check CHECK (((vector_weight >= (0)::double precision) AND (vector_weight <= (1)::double precision))),
@@ -5694,6 +6724,14 @@ COMMENT ON COLUMN kbsearch.kb_builtin_profiles.policy IS 'Arbitration policy, na
 
 COMMENT ON COLUMN kbsearch.kb_builtin_profiles.description IS 'For people.';
 
+-- Name: COLUMN kb_builtin_profiles.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.retrieval IS 'exact, ann or auto; NULL: as the organisation has it.';
+
+-- Name: COLUMN kb_builtin_profiles.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_builtin_profiles.ann_window IS 'Articles in a leg''s window, 1 … 1000; NULL: as the organisation has it.';
+
 -- Name: kb_ranking_profiles; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_ranking_profiles (
@@ -5709,6 +6747,8 @@ CREATE TABLE kbsearch.kb_ranking_profiles (
     policy text,
     description text DEFAULT ''::text CONSTRAINT kb_builtin_profiles_description_not_null NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retrieval text,
+    ann_window integer,
     CONSTRAINT kb_builtin_profiles_check CHECK (((fusion <> 'weighted'::text) OR ((vector_weight + keyword_weight) = (1)::double precision))),
     CONSTRAINT kb_builtin_profiles_check1 CHECK (((fusion <> 'rrf'::text) OR ((vector_weight > (0)::double precision) AND (keyword_weight > (0)::double precision)))),
     CONSTRAINT kb_builtin_profiles_check2 CHECK (((fusion = 'arbitrate'::text) = (policy IS NOT NULL))),
@@ -5719,7 +6759,9 @@ CREATE TABLE kbsearch.kb_ranking_profiles (
     CONSTRAINT kb_builtin_profiles_rrf_k_check CHECK (((rrf_k >= 1) AND (rrf_k <= 10000))),
     CONSTRAINT kb_builtin_profiles_scorer_check CHECK ((scorer = ANY (ARRAY['bm25'::text, 'term_count'::text]))),
     CONSTRAINT kb_builtin_profiles_vector_weight_check CHECK (((vector_weight >= (0)::double precision) AND (vector_weight <= (1)::double precision))),
-    CONSTRAINT kb_builtin_profiles_version_check CHECK ((version >= 1))
+    CONSTRAINT kb_builtin_profiles_version_check CHECK ((version >= 1)),
+    CONSTRAINT kb_ranking_profiles_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
+    CONSTRAINT kb_ranking_profiles_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text])))
 );
 
 -- Name: TABLE kb_ranking_profiles; Type: COMMENT; Schema: kbsearch; Owner: -
@@ -5774,9 +6816,17 @@ COMMENT ON COLUMN kbsearch.kb_ranking_profiles.description IS 'For people.';
 
 COMMENT ON COLUMN kbsearch.kb_ranking_profiles.created_at IS 'When it was made.';
 
+-- Name: COLUMN kb_ranking_profiles.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.retrieval IS 'exact, ann or auto; NULL: as the organisation has it.';
+
+-- Name: COLUMN kb_ranking_profiles.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.kb_ranking_profiles.ann_window IS 'Articles in a leg''s window, 1 … 1000; NULL: as the organisation has it.';
+
 -- Name: resolve_kb_profile_v1(bigint, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) RETURNS TABLE(profile text, fusion text, scorer text, vector_weight double precision, keyword_weight double precision, rrf_k integer, kind_quota jsonb, policy text)
+CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) RETURNS TABLE(profile text, fusion text, scorer text, vector_weight double precision, keyword_weight double precision, rrf_k integer, kind_quota jsonb, policy text, retrieval text, ann_window integer)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT ((p.name || '@'::text) || p.version),
@@ -5786,7 +6836,9 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
      p.keyword_weight,
      p.rrf_k,
      p.kind_quota,
-     p.policy
+     p.policy,
+     p.retrieval,
+     p.ann_window
     FROM ( SELECT b.name,
              b.version,
              b.fusion,
@@ -5795,7 +6847,9 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
              b.keyword_weight,
              b.rrf_k,
              b.kind_quota,
-             b.policy
+             b.policy,
+             b.retrieval,
+             b.ann_window
             FROM kbsearch.kb_builtin_profiles b
          UNION ALL
           SELECT r.name,
@@ -5806,7 +6860,9 @@ CREATE FUNCTION kbsearch.resolve_kb_profile_v1(p_org_id bigint, p_profile text) 
              r.keyword_weight,
              r.rrf_k,
              r.kind_quota,
-             r.policy
+             r.policy,
+             r.retrieval,
+             r.ann_window
             FROM kbsearch.kb_ranking_profiles r
            WHERE (r.org_id = resolve_kb_profile_v1.p_org_id)) p
    WHERE ((resolve_kb_profile_v1.p_profile ~ '^[a-z][a-z0-9_]{0,62}(@[1-9][0-9]{0,8})?$'::text) AND (p.name = split_part(resolve_kb_profile_v1.p_profile, '@'::text, 1)) AND ((p.version)::text = COALESCE(NULLIF(split_part(resolve_kb_profile_v1.p_profile, '@'::text, 2), ''::text), '1'::text)));
@@ -5907,7 +6963,8 @@ BEGIN
         'function_version', 1,
         'verdict', v_plan.verdict,
         'manifest', v_plan.manifest,
-        'legs', kbsearch.describe_kb_legs_v1(v_plan)
+        'legs', kbsearch.describe_kb_legs_v1(v_plan),
+        'retrieval', kbsearch.describe_kb_retrieval_v1(v_plan, v_total, v_last_place >= v_total)
     );
 END
 $$;
@@ -5948,14 +7005,23 @@ legs.vector.takes_part: Whether the vector leg contributed.
 legs.vector.reason: Why it did not: no_embedding (the question has none), no_embedded_chunks, no_direction (no chunk''s vector has one), not_in_fusion (the profile does not use it), not_chosen (by an arbitration), found_nothing (so that the other leg alone was left to an arbitration); else null.
 legs.vector.chunks_without_embedding: Number of searchable chunks without a vector in the space: they count 0 in this leg. null where the leg takes no part.
 legs.vector.chunks_without_direction: Number of those whose vector has no direction. null where the leg takes no part.
+legs.vector.chunks_with_stale_embedding: Number of searchable chunks whose vector is of what they said before their title, heading or content was changed: they are found by that. null where the leg takes no part.
 legs.keyword.takes_part: Whether the keyword leg contributed.
 legs.keyword.reason: Why it did not: empty_query, stop_words_only, only_exclusions, no_known_words, not_in_fusion, not_chosen, found_nothing; else null.
 legs.keyword.languages: The text search configurations in which the question was analysed.
 legs.keyword.words: Lexemes of the question that the organisation''s articles have.
 legs.keyword.unknown_words: Lexemes of the question that they have not.
 legs.keyword.ignored: Phrases and exclusions of the question without a word in them, which were not applied.
+retrieval.mode: exact: all chunks were compared; ann: the articles in the windows of both legs.
+retrieval.reason: Why a search that might be approximate was exact: few_chunks (auto), few_allowed (the filters leave so few articles that all of those were compared), no_index or index_invalid (auto), window_not_filled (the index gave too few articles), arbitrated, cursor (the page before was); else null.
+retrieval.window: Articles in a leg''s window; null where the mode is exact.
+retrieval.index: Identity of the approximate index; null where none was used.
+retrieval.reachable: Articles that pages of this search can reach, as total.
+retrieval.certain: How many of the first places are the exact ranking''s, whatever vectors the index missed.
+retrieval.settled: How many are if the index''s window has the nearest vectors.
+retrieval.window_exhausted: Whether the pages end here and the exact ranking goes on.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';
 
 -- Name: search_kb_hybrid_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -6028,7 +7094,7 @@ tied_with: Number of other candidates of equal score, those on other pages or cu
 settled_by_identity: Whether there are such, so that the article''s id alone decided its place among them.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
 
 -- Name: select_kb_articles_v1(bigint, text[], jsonb, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -6051,6 +7117,56 @@ END;
 -- Name: FUNCTION select_kb_articles_v1(p_org_id bigint, p_kinds text[], p_metadata jsonb, p_required bigint[], p_excluded bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.select_kb_articles_v1(p_org_id bigint, p_kinds text[], p_metadata jsonb, p_required bigint[], p_excluded bigint[]) IS 'Published articles that pass the filters: of one of the kinds, whose metadata contains p_metadata (an array: one of its elements), in p_required, not in p_excluded. NULL: no such filter.';
+
+-- Name: set_kb_cursor_key_v1(bigint, bytea, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.set_kb_cursor_key_v1(p_org_id bigint, p_key bytea DEFAULT NULL::bytea, p_keep integer DEFAULT 1) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_key bytea := coalesce(p_key, sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
+    v_id bigint;
+BEGIN
+    IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
+        RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
+            USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
+    END IF;
+    IF octet_length(v_key) NOT BETWEEN 32 AND 64 THEN
+        RAISE EXCEPTION 'the key has % bytes, expected 32 to 64', octet_length(v_key)
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_key', 'bytes', octet_length(v_key), 'minimum', 32, 'maximum', 64)::text,
+                HINT = 'Pass 32 random bytes, or NULL to have them made.';
+    END IF;
+    IF p_keep IS NULL OR p_keep NOT BETWEEN 0 AND 9 THEN
+        RAISE EXCEPTION 'p_keep is %, expected 0 to 9', coalesce(p_keep::text, 'NULL')
+            USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_keep', 'given', p_keep, 'minimum', 0, 'maximum', 9)::text,
+                HINT = 'Pass how many keys before this one still open cursors: 1, so that readers can page on.';
+    END IF;
+    v_key := v_key || decode(repeat('00', 64 - octet_length(v_key)), 'hex');
+    INSERT INTO kbsearch.kb_cursor_keys (org_id, pads)
+    SELECT p_org_id, decode(string_agg(lpad(to_hex(get_byte(v_key, b.n) # 54), 2, '0'), '' ORDER BY b.n) || string_agg(lpad(to_hex(get_byte(v_key, b.n) # 92), 2, '0'), '' ORDER BY b.n), 'hex')
+    FROM generate_series(0, 63) AS b (n)
+    RETURNING id INTO v_id;
+    DELETE FROM kbsearch.kb_cursor_keys AS k
+    WHERE k.org_id = p_org_id AND k.id NOT IN (
+        SELECT l.id FROM kbsearch.kb_cursor_keys AS l WHERE l.org_id = p_org_id ORDER BY l.id DESC LIMIT p_keep + 1
+    );
+    RETURN v_id;
+END
+$$;
+
+-- Name: FUNCTION set_kb_cursor_key_v1(p_org_id bigint, p_key bytea, p_keep integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.set_kb_cursor_key_v1(p_org_id bigint, p_key bytea, p_keep integer) IS 'Authenticates an organisation''s cursors, of searches and of stored rankings, by HMAC-SHA-256 (RFC 2104) with a key: from now on one that was not made by this database for this organisation is refused (KBCUR). Called again it changes the key, and cursors signed by the one before still count. Those from before the first key are refused. Deleting the organisation''s rows of kb_cursor_keys switches it off. For the owner of the tables, and admins.
+
+Arguments:
+p_org_id: The organisation.
+p_key: The key, 32 … 64 bytes. NULL: a random one.
+p_keep: How many keys before this one still open cursors, 0 … 9.
+
+Returns: id of the key.
+
+Errors: KBORG, KBSEC (the key is too short or too long; p_keep).';
 
 -- Name: store_kb_cached_vectors_v1(bigint, bigint, bigint[], bigint[], bytea[], bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -6307,6 +7423,87 @@ Returns: the article''s id.
 
 Errors: KBORG, KBART, KBLNG, KBCHK, KBSPC, KBDIM, KBVEC.';
 
+-- Name: walk_kb_ann_1000_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET "hnsw.ef_search" TO '1000'
+    SET "hnsw.iterative_scan" TO 'strict_order'
+    SET "hnsw.max_scan_tuples" TO '20000'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_indexscan TO 'on'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET enable_incremental_sort TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+BEGIN
+    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
+END
+$$;
+
+-- Name: FUNCTION walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 for windows of at most 1000 articles: hnsw.ef_search is 1000, the scan goes on in strict order, for at most 20,000 vectors.';
+
+-- Name: walk_kb_ann_200_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET "hnsw.ef_search" TO '200'
+    SET "hnsw.iterative_scan" TO 'strict_order'
+    SET "hnsw.max_scan_tuples" TO '20000'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_indexscan TO 'on'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET enable_incremental_sort TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+BEGIN
+    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
+END
+$$;
+
+-- Name: FUNCTION walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 for windows of at most 200 articles: hnsw.ef_search is 200, the scan goes on in strict order, for at most 20,000 vectors.';
+
+-- Name: walk_kb_ann_400_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET "hnsw.ef_search" TO '400'
+    SET "hnsw.iterative_scan" TO 'strict_order'
+    SET "hnsw.max_scan_tuples" TO '20000'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_indexscan TO 'on'
+    SET enable_bitmapscan TO 'off'
+    SET enable_sort TO 'off'
+    SET enable_incremental_sort TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+BEGIN
+    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
+END
+$$;
+
+-- Name: FUNCTION walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 for windows of at most 400 articles: hnsw.ef_search is 400, the scan goes on in strict order, for at most 20,000 vectors.';
+
 -- Name: weigh_kb_terms_v1(text[], bigint[], text[], integer[], bigint[], bigint[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigint[], p_forms text[], p_corpora integer[], p_document_frequencies bigint[], p_chunk_counts bigint[], p_counts_terms boolean) RETURNS TABLE(lexeme text, document_frequency bigint, weight double precision)
@@ -6478,6 +7675,11 @@ BEGIN
                 OFFSET 0
             ) AS h
             WHERE h.searchable
+                SELECT c.id AS chunk_id
+                FROM kbsearch.kb_article_chunks AS c
+                WHERE c.org_id = v_org_id AND c.article_id = m.article_id AND c.searchable
+                OFFSET 0
+            ) AS h
         ),
         scored AS (
             SELECT c.article_id, c.chunk_id, n.similarity, k.raw
@@ -6856,6 +8058,17 @@ CREATE TABLE kbsearch.kb_corpus_stats (
 
 COMMENT ON TABLE kbsearch.kb_corpus_stats IS 'Derived. What a segment adds to the number of searchable chunks and to their summed lengths (negative where it takes away); an organisation''s statistics are the sums.';
 
+-- Name: kb_cursor_keys_id_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
+
+ALTER TABLE kbsearch.kb_cursor_keys ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME kbsearch.kb_cursor_keys_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 -- Name: kb_embedding_counts; Type: TABLE; Schema: kbsearch; Owner: -
 
 CREATE TABLE kbsearch.kb_embedding_counts (
@@ -7198,10 +8411,10 @@ ALTER TABLE ONLY kbsearch.kb_arbitration_log
 ALTER TABLE ONLY kbsearch.kb_arbitration_policies
     ADD CONSTRAINT kb_arbitration_policies_pkey PRIMARY KEY (org_id, name, version);
 
--- Name: kb_article_chunks kb_article_chunks_org_id_article_id_id_searchable_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+-- Name: kb_article_chunks kb_article_chunks_org_id_article_id_id_searchable_content_d_key; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_article_chunks
-    ADD CONSTRAINT kb_article_chunks_org_id_article_id_id_searchable_key UNIQUE (org_id, article_id, id, searchable);
+    ADD CONSTRAINT kb_article_chunks_org_id_article_id_id_searchable_content_d_key UNIQUE (org_id, article_id, id, searchable, content_digest);
 
 -- Name: kb_article_chunks kb_article_chunks_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -7242,6 +8455,11 @@ ALTER TABLE ONLY kbsearch.kb_builtin_profiles
 
 ALTER TABLE ONLY kbsearch.kb_corpus_stats
     ADD CONSTRAINT kb_corpus_stats_pkey PRIMARY KEY (org_id, segment_id);
+
+-- Name: kb_cursor_keys kb_cursor_keys_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_cursor_keys
+    ADD CONSTRAINT kb_cursor_keys_pkey PRIMARY KEY (org_id, id);
 
 -- Name: kb_embedding_cache kb_embedding_cache_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -7328,7 +8546,7 @@ CREATE INDEX kb_arbitration_log_time ON kbsearch.kb_arbitration_log USING btree 
 
 -- Name: kb_article_embeddings_scan; Type: INDEX; Schema: kbsearch; Owner: -
 
-CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings USING btree (org_id, space_id, searchable, has_direction);
+CREATE INDEX kb_article_embeddings_scan ON kbsearch.kb_article_embeddings USING btree (org_id, space_id, searchable, has_direction, is_stale);
 
 -- Name: kb_gold_judgements_article; Type: INDEX; Schema: kbsearch; Owner: -
 
@@ -7440,7 +8658,7 @@ ALTER TABLE ONLY kbsearch.kb_article_chunks
 -- Name: kb_article_embeddings kb_article_embeddings_org_id_article_id_chunk_id_searchabl_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_article_embeddings
-    ADD CONSTRAINT kb_article_embeddings_org_id_article_id_chunk_id_searchabl_fkey FOREIGN KEY (org_id, article_id, chunk_id, searchable) REFERENCES kbsearch.kb_article_chunks(org_id, article_id, id, searchable) ON UPDATE CASCADE ON DELETE CASCADE;
+    ADD CONSTRAINT kb_article_embeddings_org_id_article_id_chunk_id_searchabl_fkey FOREIGN KEY (org_id, article_id, chunk_id, searchable, current_digest) REFERENCES kbsearch.kb_article_chunks(org_id, article_id, id, searchable, content_digest) ON UPDATE CASCADE ON DELETE CASCADE;
 
 -- Name: kb_article_embeddings kb_article_embeddings_space_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 
@@ -7456,6 +8674,11 @@ ALTER TABLE ONLY kbsearch.kb_articles
 
 ALTER TABLE ONLY kbsearch.kb_corpus_stats
     ADD CONSTRAINT kb_corpus_stats_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
+
+-- Name: kb_cursor_keys kb_cursor_keys_org_id_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_cursor_keys
+    ADD CONSTRAINT kb_cursor_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES kbsearch.organizations(id) ON DELETE CASCADE;
 
 -- Name: kb_embedding_cache kb_embedding_cache_org_id_input_sha256_fkey; Type: FK CONSTRAINT; Schema: kbsearch; Owner: -
 

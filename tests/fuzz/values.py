@@ -258,6 +258,9 @@ WILD: Mapping[str, st.SearchStrategy[Value]] = {
     "jsonb": JSONS,
     "vector": VECTORS,
     "uuid": st.sampled_from(UUIDS),
+    "bytea": st.sampled_from(
+        ["", "\\x", "\\x00", "\\x" + "ab" * 32, "\\x" + "00" * 32, "\\x" + "ff" * 5000, "\\xz", "\\", "text"]
+    ),
     "interval": st.sampled_from(INTERVALS),
 }
 """Strategies by type; a public function with an argument of another type is an error, so that it is not left out."""
