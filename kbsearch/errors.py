@@ -87,7 +87,7 @@ class LimitError(KBSearchError):
 
 
 class CursorError(KBSearchError):
-    """KBCUR: a cursor was damaged or forged, belongs to another organisation, request, profile, space or function version, or comes with an offset."""
+    """KBCUR: a cursor was damaged or forged, belongs to another organisation, request, profile, space or function version, or comes with offset."""
 
     default_sqlstate = "KBCUR"
     http_status = 400
