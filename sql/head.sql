@@ -1108,7 +1108,6 @@ CREATE FUNCTION kbsearch.compare_kb_article_v1(p_org_id bigint, p_space_id bigin
     FROM kbsearch.kb_article_embeddings e
    WHERE ((e.org_id = compare_kb_article_v1.p_org_id) AND (e.article_id = compare_kb_article_v1.p_article_id) AND ((e.space_id + 0) = compare_kb_article_v1.p_space_id) AND COALESCE(e.searchable, false) AND COALESCE(e.has_direction, false))
    ORDER BY e.chunk_id, e.space_id
-   WHERE ((e.org_id = compare_kb_article_v1.p_org_id) AND (e.article_id = compare_kb_article_v1.p_article_id) AND (e.space_id = compare_kb_article_v1.p_space_id) AND e.searchable AND e.has_direction)
   OFFSET 0;
 END;
 
@@ -7675,11 +7674,6 @@ BEGIN
                 OFFSET 0
             ) AS h
             WHERE h.searchable
-                SELECT c.id AS chunk_id
-                FROM kbsearch.kb_article_chunks AS c
-                WHERE c.org_id = v_org_id AND c.article_id = m.article_id AND c.searchable
-                OFFSET 0
-            ) AS h
         ),
         scored AS (
             SELECT c.article_id, c.chunk_id, n.similarity, k.raw
