@@ -1,7 +1,7 @@
 """The SQL reference: pages made from the catalog and the COMMENTs of an installed kbsearch, so that they say what is installed.
 
-A function whose COMMENT has a line `Arguments:` is one that people call; all others are internals. The form of such a COMMENT: a summary; then
-headings at the beginning of a line (`Arguments:`, `Columns:` or `Returns:`, `Errors:`), each followed by text on its line or by one line an
+A function whose COMMENT has a line `Arguments:` or `Errors:` is one that people call; all others are internals. The form of such a
+COMMENT: a summary; then headings at the beginning of a line (`Arguments:`, `Columns:` or `Returns:`, `Errors:`), each followed by text on its line or by one line an
 item, `name: text`.
 """
 
@@ -130,7 +130,7 @@ class Function:
     @property
     def public(self) -> bool:
         """Whether people call it."""
-        return "Arguments" in self.sections
+        return not self.sections.keys().isdisjoint(("Arguments", "Errors"))
 
     @property
     def summary(self) -> str:
@@ -308,7 +308,7 @@ def _public(one: Function) -> list[str]:
         lines += ["| argument | type | default | |", "|---|---|---|---|"]
         for argument in one.arguments:
             default = f"`{argument.default}`" if argument.default is not None else "required"
-            text = prose(said["Arguments"].items.get(argument.name, ""))
+            text = prose(said.get("Arguments", Section()).items.get(argument.name, ""))
             lines.append(f"| `{argument.name}` | {argument.type} | {default} | {text} |")
         lines.append("")
     if one.columns:

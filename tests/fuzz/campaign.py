@@ -45,7 +45,7 @@ def prepare(dsn: str, world: World) -> None:
 
 def functions_of(dsn: str) -> list[Function]:
     with psycopg.connect(dsn) as connection:
-        return [one for one in read_functions(connection) if one.public]
+        return [one for one in read_functions(connection) if one.public and one.arguments]
 
 
 def batch(number: int) -> tuple[int, Tally, str | None]:

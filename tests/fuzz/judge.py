@@ -120,7 +120,7 @@ class Fuzzer:
 
     def __init__(self, dsn: str, world: World, functions: Sequence[Function], tally: Tally) -> None:
         self.world = world
-        self.functions = {one.name: one for one in functions if one.public}
+        self.functions = {one.name: one for one in functions if one.public and one.arguments}
         self.tally = tally
         self.dsn = dsn
         self._answers = 0

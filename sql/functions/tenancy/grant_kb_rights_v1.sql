@@ -21,7 +21,7 @@ BEGIN
                 USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('argument', 'p_role', 'given', p_role, 'may_create', p_create AND EXISTS (
                         SELECT FROM pg_roles AS r WHERE r.rolname = current_user AND (r.rolsuper OR r.rolcreaterole)
                     ))::text,
-                    HINT = CASE WHEN p_create THEN 'This role may not create roles; somebody who may runs: CREATE ROLE ' || coalesce(quote_ident(p_role), 'kbsearch_reader') || ' NOLOGIN;'
+                    HINT = CASE WHEN p_create THEN 'This role may not create roles; somebody who may runs: CREATE ROLE ' || coalesce(quote_ident(p_role), 'reader') || ' NOLOGIN;'
                         ELSE 'Name a role of this server, or pass p_create => true.' END;
         END IF;
         EXECUTE format('CREATE ROLE %I NOLOGIN', p_role);
