@@ -1,8 +1,8 @@
 """The SQL reference: pages made from the catalog and the COMMENTs of an installed kbsearch, so that they say what is installed.
 
 A function whose COMMENT has a line `Arguments:` or `Errors:` is one that people call; all others are internals. The form of such a
-COMMENT: a summary; then headings at the beginning of a line (`Arguments:`, `Columns:` or `Returns:`, `Errors:`), each followed by text on its line or by one line an
-item, `name: text`.
+COMMENT: a summary; then headings at the beginning of a line (`Arguments:`, `Columns:` or `Returns:`, `Errors:`), each followed by text on
+its line or by one line an item, `name: text`.
 """
 
 from __future__ import annotations

@@ -98,6 +98,7 @@ def load(tenants: Tenants) -> None:
             )
             connection.execute("SELECT kbsearch.create_kb_arbitration_policy_v1(%s, %s)", [org_id, word])
             connection.execute("SELECT kbsearch.set_kb_cursor_key_v1(%s)", [org_id])
+            connection.execute("SELECT kbsearch.create_kb_ann_index_v1(%s, %s)", [org_id, space])
             manifest = db.value(
                 "SELECT kbsearch.arbitrate_kb_search_v1(%s, 'lamp stone', '[1,0]', p_profile => 'arbitrate@1')",
                 [org_id],

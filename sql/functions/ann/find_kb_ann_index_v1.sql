@@ -18,7 +18,10 @@ BEGIN
     INNER JOIN pg_index AS i ON i.indexrelid = c.oid
     INNER JOIN pg_am AS m ON m.oid = c.relam
     CROSS JOIN LATERAL (SELECT pg_get_indexdef(c.oid) AS definition OFFSET 0) AS d
-    WHERE c.oid = to_regclass(format('kbsearch.kb_ann_%s_%s', p_org_id, p_space_id)) AND i.indrelid = 'kbsearch.kb_article_embeddings'::regclass;
+    WHERE
+        c.oid = to_regclass(format('kbsearch.kb_ann_%s_%s', p_org_id, p_space_id)) AND i.indrelid = 'kbsearch.kb_article_embeddings'::regclass
+        -- the catalog has no row-level security
+        AND (NOT row_security_active('kbsearch.organizations') OR EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id));
 END
 $$;
 COMMENT ON FUNCTION kbsearch.find_kb_ann_index_v1(bigint, bigint) IS

@@ -33,7 +33,10 @@ BEGIN
     INNER JOIN pg_am AS m ON m.oid = c.relam
     LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid
     CROSS JOIN LATERAL (SELECT pg_get_indexdef(c.oid) AS definition OFFSET 0) AS d
-    WHERE i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
+    WHERE
+        i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
+        -- the catalog has no row-level security
+        AND (NOT row_security_active('kbsearch.organizations') OR EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id))
     ORDER BY 1;
 END
 $$;
