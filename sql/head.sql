@@ -1244,12 +1244,12 @@ COMMENT ON FUNCTION kbsearch.count_kb_lost_languages_v1(p_org_id bigint) IS 'How
 CREATE FUNCTION kbsearch.digest_kb_chunk_v1(p_title text, p_heading text, p_content text) RETURNS bytea
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT substr(sha256(convert_to(((((COALESCE(p_title, ''::text) || chr(31)) || COALESCE(p_heading, ''::text)) || chr(31)) || COALESCE(p_content, ''::text)), 'UTF8'::name)), 1, 8) AS substr;
+ SELECT substr(sha256(convert_to(((((COALESCE(p_title, ''::text) || chr(31)) || COALESCE(p_heading, ''::text)) || chr(31)) || COALESCE(p_content, ''::text)), 'UTF8'::name)), 1, 5) AS substr;
 END;
 
 -- Name: FUNCTION digest_kb_chunk_v1(p_title text, p_heading text, p_content text); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.digest_kb_chunk_v1(p_title text, p_heading text, p_content text) IS 'The first 8 bytes of the sha256 of all that a model can be given of a chunk: whether a vector is of what the chunk says now.';
+COMMENT ON FUNCTION kbsearch.digest_kb_chunk_v1(p_title text, p_heading text, p_content text) IS 'The first 5 bytes of the sha256 of all that a model can be given of a chunk: whether a vector is of what the chunk says now.';
 
 -- Name: count_kb_space_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 

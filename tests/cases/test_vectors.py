@@ -231,3 +231,23 @@ def test_vectors_of_what_chunks_said_before_are_counted(corpus: Corpus) -> None:
     change("kb_articles", "published = false", articles[2])
     assert told() == 1
     assert corpus.page("text")["legs"]["vector"]["chunks_with_stale_embedding"] is None
+
+
+def test_five_vectors_of_384_dimensions_fit_a_page(corpus: Corpus) -> None:
+    """An exact search reads every page of an organisation's vectors: a column too many, and it reads a quarter more."""
+    space = corpus.space(384)
+    for n in range(3):
+        corpus.article(f"text {n}")
+    corpus.run(
+        "INSERT INTO kbsearch.kb_article_embeddings (org_id, space_id, chunk_id, article_id, embedding) "
+        "SELECT c.org_id, %s, c.id, c.article_id, pg_catalog.array_fill(1.0, ARRAY[384])::ext.vector "
+        "FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = %s",
+        space,
+        corpus.org_id,
+    )
+    widest = corpus.value(
+        "SELECT pg_catalog.max(pg_catalog.pg_column_size(e.*)) FROM kbsearch.kb_article_embeddings AS e WHERE e.space_id = %s",
+        space,
+    )
+    # a page is 8,192 bytes less 24; a row takes 4 beside its own, which are a multiple of 8
+    assert 5 * (widest + -widest % 8 + 4) <= 8192 - 24
