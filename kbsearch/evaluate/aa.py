@@ -35,7 +35,8 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 Array: TypeAlias = NDArray[Any]
 
 # A chunk's entries add up by their signs, whatever segments they are in; a hash of 64 bits stands for a word with its impact.
-_CHUNKS = """SELECT coalesce(a.external_ref, '#' || a.id), c.chunk_no,
+_CHUNKS = (
+    """SELECT coalesce(a.external_ref, '#' || a.id), c.chunk_no,
     ROW(a.kind, a.published, a.language, a.metadata,
         pg_catalog.encode(kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content), 'hex'))::pg_catalog.text,
     pg_catalog.encode(e.input_sha256, 'hex'),
@@ -44,21 +45,9 @@ _CHUNKS = """SELECT coalesce(a.external_ref, '#' || a.id), c.chunk_no,
         ROW(c.language, c.searchable, c.lexemes, c.term_counts, c.occurrence_count, c.phrase_text)::pg_catalog.text, 'UTF8')), 'hex'),
     coalesce(p.entries, 0)::pg_catalog.text || ' ' || coalesce(p.hash, 0)::pg_catalog.text,
     coalesce(p.entries, 0)::pg_catalog.int8
-FROM kbsearch.kb_articles AS a
-INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
-LEFT JOIN kbsearch.kb_article_chunks AS c ON c.org_id = a.org_id AND c.article_id = a.id
-LEFT JOIN kbsearch.kb_article_embeddings AS e
-    ON e.org_id = c.org_id AND e.article_id = c.article_id AND e.chunk_id = c.id AND e.space_id = o.active_space_id
-LEFT JOIN (
-    SELECT u.entry >> 12 AS chunk_id, sum(b.sign) AS entries,
-        sum(b.sign * pg_catalog.hashtextextended(b.lexeme, u.entry & 4095)::pg_catalog.numeric) AS hash
-    FROM kbsearch.kb_postings AS b
-    CROSS JOIN LATERAL unnest(b.entries) AS u (entry)
-    WHERE b.org_id = %(org_id)s
-    GROUP BY u.entry >> 12
-) AS p ON p.chunk_id = c.id
-WHERE a.org_id = %(org_id)s
-ORDER BY coalesce(a.external_ref, '#' || a.id) COLLATE pg_catalog."C", c.chunk_no, c.id"""
+"""
+    + fingerprint.CHUNK_ROWS
+)
 _WHOLE = """SELECT
     ROW(s.model, s.revision, s.dimensions, s.recipe)::pg_catalog.text AS "model input",
     o.language::pg_catalog.text AS lexemes,

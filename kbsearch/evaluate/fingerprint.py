@@ -21,13 +21,7 @@ from kbsearch.schema import DEFAULT, in_schema
 FUNCTION = "search_kb_hybrid_v1"
 """The function that is asked."""
 
-# What an organisation's articles, their chunks and the chunks' vectors are, in the order of their names; and the statistics that scores depend on.
-# A vector's text gives back its numbers to the last bit. An article without a name of its own is called by its id.
-_CHUNKS = """SELECT coalesce(a.external_ref, '#' || a.id), a.published, c.chunk_no, c.searchable,
-    pg_catalog.encode(kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content), 'hex'),
-    pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(e.embedding::pg_catalog.text, 'UTF8')), 'hex'),
-    p.entries, p.hash::pg_catalog.text
-FROM kbsearch.kb_articles AS a
+CHUNK_ROWS = """FROM kbsearch.kb_articles AS a
 INNER JOIN kbsearch.organizations AS o ON o.id = a.org_id
 LEFT JOIN kbsearch.kb_article_chunks AS c ON c.org_id = a.org_id AND c.article_id = a.id
 LEFT JOIN kbsearch.kb_article_embeddings AS e
@@ -42,6 +36,18 @@ LEFT JOIN (
 ) AS p ON p.chunk_id = c.id
 WHERE a.org_id = %(org_id)s
 ORDER BY coalesce(a.external_ref, '#' || a.id) COLLATE pg_catalog."C", c.chunk_no, c.id"""
+"""What to select from: an organisation's chunks (c), with article (a), vector in the active space (e) and entries (p), in the order of names."""
+
+# What an organisation's articles, their chunks and the chunks' vectors are, in the order of their names; and the statistics that scores depend on.
+# A vector's text gives back its numbers to the last bit. An article without a name of its own is called by its id.
+_CHUNKS = (
+    """SELECT coalesce(a.external_ref, '#' || a.id), a.published, c.chunk_no, c.searchable,
+    pg_catalog.encode(kbsearch.digest_kb_chunk_v1(c.title, c.heading, c.content), 'hex'),
+    pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(e.embedding::pg_catalog.text, 'UTF8')), 'hex'),
+    p.entries, p.hash::pg_catalog.text
+"""
+    + CHUNK_ROWS
+)
 _ORGANIZATION = """SELECT o.language::pg_catalog.text, o.reference_length,
     (SELECT coalesce(sum(s.chunk_count), 0)::pg_catalog.int8 FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = o.id),
     (SELECT coalesce(sum(s.occurrence_count), 0)::pg_catalog.int8 FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = o.id)

@@ -141,25 +141,9 @@ def evaluate(
         KBSearchError: the database refused something.
     """
     started = time.monotonic()
-    articles = sorted(range(len(collection.documents)), key=lambda place: collection.documents[place].id)
-    documents = [collection.documents[place] for place in articles]
-    chunks = [_chunks(document, split) for document in documents]
-    if split == "none" and collection.document_vectors is not None:
-        passage_vectors = collection.document_vectors[articles]
-        uses_embedder = False
-    else:
-        uses_embedder = True
-        texts = [
-            model_input(document.title, chunk)
-            for document, parts in zip(documents, chunks, strict=True)
-            for chunk in parts
-        ]
-        passage_vectors = _embed(_needed(embedder).embed_passages, texts, "embed passages", progress)
-    query_vectors = collection.query_vectors
-    if query_vectors is None:
-        query_vectors = _embed(
-            _needed(embedder).embed_queries, [query.text for query in collection.queries], "embed queries", progress
-        )
+    prepared = prepare(collection, split, embedder, progress)
+    documents, chunks, passage_vectors = prepared.documents, prepared.chunks, prepared.vectors
+    query_vectors = vectors_of_queries(collection, embedder, progress)
     if query_vectors.shape[1] != passage_vectors.shape[1]:
         raise ValueError(
             f"queries have vectors of {query_vectors.shape[1]} dimensions, documents of {passage_vectors.shape[1]}"
@@ -175,7 +159,7 @@ def evaluate(
         load_seconds = time.monotonic() - loading
         record = _record(connection, org_id, collection, settings, schema)
         record["collection"]["query_vectors_sha256"] = fingerprint.vectors_sha256(query_vectors)
-        record["space"] = _space_of(embedder if uses_embedder else None, passage_vectors.shape[1])
+        record["space"] = _space_of(embedder if prepared.embedded else None, passage_vectors.shape[1])
         results = asking.run(org_id, systems, record)
     return Evaluation(
         collection=collection.name,
@@ -324,6 +308,51 @@ def _space_of(embedder: Embedder | None, dimensions: int) -> dict[str, Any]:
         "dimensions": dimensions,
         "recipe_sha256": fingerprint.sha256_of(dict(embedder.recipe)),
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Documents as they are loaded, in the order of their ids.
+
+    Attributes:
+        chunks: of each document.
+        vectors: float32, a row a chunk, in order.
+        embedded: whether the vectors are an embedder's; else the collection brought them.
+    """
+
+    documents: list[EvaluationDocument]
+    chunks: list[list[Chunk]]
+    vectors: Vectors
+    embedded: bool
+
+
+def prepare(collection: Collection, split: Split, embedder: Embedder | None, progress: Progress) -> Prepared:
+    """Make chunks and vectors of a collection's documents.
+
+    Raises:
+        ValueError: the collection brings no vectors of the chunks and there is no embedder.
+    """
+    order = sorted(range(len(collection.documents)), key=lambda place: collection.documents[place].id)
+    documents = [collection.documents[place] for place in order]
+    chunks = [_chunks(document, split) for document in documents]
+    if split == "none" and collection.document_vectors is not None:
+        return Prepared(documents, chunks, collection.document_vectors[order], embedded=False)
+    texts = [model_input(one.title, chunk) for one, parts in zip(documents, chunks, strict=True) for chunk in parts]
+    vectors = _embed(_needed(embedder).embed_passages, texts, "embed passages", progress)
+    return Prepared(documents, chunks, vectors, embedded=True)
+
+
+def vectors_of_queries(collection: Collection, embedder: Embedder | None, progress: Progress) -> Vectors:
+    """The vectors of a collection's questions, a row each: its own, or the embedder's.
+
+    Raises:
+        ValueError: the collection brings none and there is no embedder.
+    """
+    if collection.query_vectors is not None:
+        return collection.query_vectors
+    return _embed(
+        _needed(embedder).embed_queries, [query.text for query in collection.queries], "embed queries", progress
+    )
 
 
 def load(

@@ -26,9 +26,7 @@ from kbsearch.evaluate.choice import (
 from kbsearch.evaluate.collection import Collection, prose
 from kbsearch.evaluate.legs import DEPTH, Ids, ndcg, read_legs
 from kbsearch.evaluate.profiles import NAME, NOTHING, Kept, copy_exact, create_profile, present_profile
-from kbsearch.evaluate.run import Split, _chunks, _embed, _needed, load
-from kbsearch.ingest.template import model_input
-from kbsearch.models import Chunk
+from kbsearch.evaluate.run import Split, load, prepare, vectors_of_queries
 from kbsearch.schema import DEFAULT, in_schema
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -349,16 +347,9 @@ def _load(
     schema: str,
 ) -> tuple[int, list[Question]]:
     """Load a collection into an organisation of its own, with the profiles of another one, and return its id and the questions."""
-    order = sorted(range(len(collection.documents)), key=lambda place: collection.documents[place].id)
-    documents = [collection.documents[place] for place in order]
-    chunks: list[list[Chunk]] = [_chunks(document, split) for document in documents]
-    if split == "none" and collection.document_vectors is not None:
-        vectors = collection.document_vectors[order]
-    else:
-        texts = [model_input(one.title, chunk) for one, parts in zip(documents, chunks, strict=True) for chunk in parts]
-        vectors = _embed(_needed(embedder).embed_passages, texts, "embed passages", progress)
+    prepared = prepare(collection, split, embedder, progress)
     questions = _questions(collection, embedder, syntax, progress)
-    loaded = load(connection, documents, chunks, vectors, schema)
+    loaded = load(connection, prepared.documents, prepared.chunks, prepared.vectors, schema)
     if org_id is not None:
         for statement in _COPIED:
             connection.execute(in_schema(statement, schema).encode(), (loaded, org_id))
@@ -366,11 +357,7 @@ def _load(
 
 
 def _questions(collection: Collection, embedder: Embedder | None, syntax: bool, progress: Progress) -> list[Question]:
-    vectors = collection.query_vectors
-    if vectors is None:
-        vectors = _embed(
-            _needed(embedder).embed_queries, [query.text for query in collection.queries], "embed queries", progress
-        )
+    vectors = vectors_of_queries(collection, embedder, progress)
     return [
         Question(
             query.id,
