@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import tempfile
-import uuid
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +20,26 @@ from kbsearch.evaluate import Collection
 from kbsearch.evaluate.aa import Difference
 from kbsearch.evaluate.fingerprint import server_record
 from kbsearch.evaluate.variations import PROFILES, SERVER, VARIATIONS, is_zero, some, vary
-from kbsearch.testing.servers import ANSWER_SECONDS, IMAGE, Container, Request, ServerUnavailableError, engine
+from kbsearch.testing.servers import ANSWER_SECONDS, ServerUnavailableError, engine
 
 PAGE = Path(__file__).with_name("AA.md")
 DIFFERENT, USAGE = 1, 2
+IMAGE = "kbsearch-cli:latest"
+"""Has the embedded server. Another major version stems other words otherwise, and another build of pgvector rounds otherwise: docs/languages.md."""
+START_SECONDS = 60
 SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+IN_CONTAINER = f"""
+import os
+from pathlib import Path
+from kbsearch import embedded
+data = Path("/tmp/aa")
+embedded.start(data, settings={SETTINGS!r})
+with open(data / "pg_hba.conf", "a") as rules:
+    rules.write("host all all all trust\\n")
+embedded.stop(data)
+postgres = str(embedded.binary("postgres"))
+os.execv(postgres, [postgres, "-D", str(data), "-h", "*", "-k", str(data)])
+"""
 
 Found = Mapping[str, Mapping[str, Difference | str]]
 
@@ -47,7 +62,7 @@ def main(
         errors.print(f"The collections are not in {collections}: {absent[0]} is missing.", style="red", markup=False)
         raise typer.Exit(USAGE)
     found: dict[str, dict[str, Difference | str]] = {}
-    with tempfile.TemporaryDirectory(prefix="kbsearch-aa-") as directory, container(Path(directory), image) as other:
+    with tempfile.TemporaryDirectory(prefix="kbsearch-aa-") as directory, container(image) as other:
         data = Path(directory) / "postgres"
         try:
             dsn = embedded.start(data, settings=SETTINGS).dsn("postgres")
@@ -72,23 +87,35 @@ def main(
 
 
 @contextmanager
-def container(directory: Path, image: str) -> Iterator[tuple[str | None, str]]:
-    """A server in a container, where an engine answers that has the image; else why there is none."""
-    backend = Container(Request(f"aa-{uuid.uuid4().hex[:12]}", str(directory), "docker", image=image))
+def container(image: str) -> Iterator[tuple[str | None, str]]:
+    """The same build of PostgreSQL in a container, where an engine answers that has the image; else why there is none."""
+    import psycopg  # noqa: PLC0415
+    from testcontainers.core.config import testcontainers_config  # noqa: PLC0415
+    from testcontainers.core.container import DockerContainer  # noqa: PLC0415
+
     try:
         with engine(ANSWER_SECONDS) as client:
             there = any(image in one.tags for one in client.images.list())
-        dsn = backend.start(lambda: False) if there else None
     except ServerUnavailableError as error:
         yield None, f"not run: {error}"
         return
-    if dsn is None:
-        yield None, f"not run: the Docker engine has no image {image}"
+    if not there:
+        yield None, f"not run: the Docker engine has no image {image}: make image"
         return
-    try:
+    testcontainers_config.ryuk_disabled = True
+    made = DockerContainer(image).with_exposed_ports(5432).with_kwargs(entrypoint=["python", "-c", IN_CONTAINER])
+    with made as running:
+        dsn = f"host={running.get_container_host_ip()} port={running.get_exposed_port(5432)} user=postgres dbname=postgres"
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                psycopg.connect(dsn, connect_timeout=2).close()
+                break
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
         yield dsn, ""
-    finally:
-        backend.stop()
 
 
 def _versions(dsn: str) -> str:

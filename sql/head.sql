@@ -1098,22 +1098,21 @@ Returns: the number of posting rows afterwards.
 
 Errors: KBORG.';
 
--- Name: compare_kb_article_v1(bigint, bigint, ext.vector, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: compare_kb_articles_v1(bigint, bigint, ext.vector, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.compare_kb_article_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_article_id bigint) RETURNS TABLE(chunk_id bigint, similarity integer)
+CREATE FUNCTION kbsearch.compare_kb_articles_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_article_ids bigint[]) RETURNS TABLE(chunk_id bigint, similarity integer)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT e.chunk_id,
-     (round((((1)::double precision - (e.embedding OPERATOR(ext.<=>) compare_kb_article_v1.p_embedding)) * (1000000)::double precision)))::integer AS round
+     (round((((1)::double precision - (e.embedding OPERATOR(ext.<=>) compare_kb_articles_v1.p_embedding)) * (1000000)::double precision)))::integer AS round
     FROM kbsearch.kb_article_embeddings e
-   WHERE ((e.org_id = compare_kb_article_v1.p_org_id) AND (e.article_id = compare_kb_article_v1.p_article_id) AND ((e.space_id + 0) = compare_kb_article_v1.p_space_id) AND COALESCE(e.searchable, false) AND COALESCE(e.has_direction, false))
-   ORDER BY e.chunk_id, e.space_id
+   WHERE ((e.org_id = compare_kb_articles_v1.p_org_id) AND (e.article_id = ANY (compare_kb_articles_v1.p_article_ids)) AND ((e.space_id + 0) = compare_kb_articles_v1.p_space_id) AND COALESCE(e.searchable, false) AND COALESCE(e.has_direction, false))
   OFFSET 0;
 END;
 
--- Name: FUNCTION compare_kb_article_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_article_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION compare_kb_articles_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_article_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.compare_kb_article_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_article_id bigint) IS 'The rows of match_kb_vector_v1 of one article, found by its id.';
+COMMENT ON FUNCTION kbsearch.compare_kb_articles_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_article_ids bigint[]) IS 'The rows of match_kb_vector_v1 of some articles, found by their ids.';
 
 -- Name: count_kb_chunk_statements_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3223,11 +3222,15 @@ CREATE FUNCTION kbsearch.match_kb_keyword_v1(p_org_id bigint, p_lexemes text[], 
              WHEN match_kb_keyword_v1.p_counts_terms THEN hit.weight
              ELSE (hit.weight * ((hit.entry & (4095)::bigint))::double precision)
          END) AS sum
-    FROM ( SELECT unnest(p.entries) AS entry,
-             p.sign,
-             ((p.sign)::double precision * (match_kb_keyword_v1.p_weights)[array_position(match_kb_keyword_v1.p_lexemes, p.lexeme)]) AS weight
-            FROM kbsearch.kb_postings p
-           WHERE ((p.org_id = match_kb_keyword_v1.p_org_id) AND (p.lexeme = ANY (match_kb_keyword_v1.p_lexemes)))) hit
+    FROM ( SELECT unnest(b.entries) AS entry,
+             b.sign,
+             b.weight
+            FROM ( SELECT p.entries,
+                     p.sign,
+                     ((p.sign)::double precision * (match_kb_keyword_v1.p_weights)[array_position(match_kb_keyword_v1.p_lexemes, p.lexeme)]) AS weight
+                    FROM kbsearch.kb_postings p
+                   WHERE ((p.org_id = match_kb_keyword_v1.p_org_id) AND (p.lexeme = ANY (match_kb_keyword_v1.p_lexemes)))
+                  OFFSET 0) b) hit
    GROUP BY (hit.entry >> 12)
   HAVING (sum(hit.sign) > 0);
 END;
@@ -4507,6 +4510,125 @@ END;
 
 COMMENT ON FUNCTION kbsearch.list_kb_given_vectors_v1(p_chunks jsonb) IS 'The embeddings in upsert_kb_article_v1''s p_chunks; chunk_no from 0.';
 
+-- Name: list_kb_keyword_top_v1(bigint, text[], double precision[], boolean, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint) RETURNS TABLE(chunk_id bigint, raw double precision)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
+    SET enable_sort TO 'off'
+    SET enable_nestloop TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_memoize TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+DECLARE
+        v_words record;
+    v_threshold double precision;
+    v_read integer := cardinality(p_lexemes);
+    v_width bigint;
+    v_lows bigint[];
+    v_chunk_ids bigint[];
+    v_raws double precision[];
+BEGIN
+    -- words in descending order of the most that they can give
+    SELECT
+        array_agg(b.lexeme ORDER BY b.n) AS lexemes, array_agg(b.weight ORDER BY b.n) AS weights, array_agg(b.rest ORDER BY b.n) AS rests,
+        coalesce(sum(b.entry_count), 0)::bigint AS entry_count, min(b.first_chunk_id) AS first_chunk_id,
+        max(b.last_chunk_id) - min(b.first_chunk_id) + 1 AS breadth
+    INTO v_words
+    FROM (
+        SELECT
+            s.lexeme, s.weight, s.entry_count, s.first_chunk_id, s.last_chunk_id, row_number() OVER (ORDER BY s.bound DESC, s.lexeme ASC) AS n,
+            sum(s.bound) OVER (ORDER BY s.bound ASC, s.lexeme DESC) - s.bound AS rest
+        FROM (
+            SELECT
+                w.lexeme, w.weight, w.weight * CASE WHEN p_counts_terms THEN 1 ELSE g.max_impact END AS bound,
+                g.entry_count, g.first_chunk_id, g.last_chunk_id
+            FROM unnest(p_lexemes, p_weights) AS w (lexeme, weight)
+            INNER JOIN (
+                SELECT
+                    p.lexeme, sum(p.entry_count) AS entry_count, max(p.max_impact) AS max_impact, min(p.first_chunk_id) AS first_chunk_id,
+                    max(p.entries[p.entry_count] >> 12) AS last_chunk_id
+                FROM kbsearch.kb_postings AS p
+                WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_lexemes)
+                GROUP BY p.lexeme
+            ) AS g ON g.lexeme = w.lexeme
+        ) AS s
+    ) AS b;
+    IF v_words.entry_count <= 20000 THEN
+        RETURN QUERY
+        SELECT m.chunk_id, m.raw
+        FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_weights, p_counts_terms) AS m
+        ORDER BY raw DESC, chunk_id ASC
+        LIMIT p_limit;
+        RETURN;
+    END IF;
+
+    -- of a sample: what the last place has, rather less than more
+    v_width := v_words.breadth * least(6000, v_words.entry_count / 16) / v_words.entry_count / 4 + 1;
+    v_lows := ARRAY(SELECT v_words.first_chunk_id + v_words.breadth * g.n / 4 FROM generate_series(0, 3) AS g (n));
+    WITH sampled AS MATERIALIZED (
+        SELECT m.raw, m.entry_count
+        FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
+    )
+    SELECT s.raw INTO v_threshold
+    FROM sampled AS s
+    ORDER BY s.raw DESC
+    OFFSET (SELECT ceil(1.5 * p_limit * sum(e.entry_count) / v_words.entry_count) + 1 FROM sampled AS e)
+    LIMIT 1;
+    IF v_threshold > 0 THEN
+        v_read := (SELECT min(r.n) FROM unnest(v_words.rests) WITH ORDINALITY AS r (rest, n) WHERE 5 * r.rest <= 2 * v_threshold);
+    END IF;
+    v_width := v_words.breadth * 30000 / v_words.entry_count + 1;
+    v_lows := ARRAY(SELECT g.low FROM generate_series(v_words.first_chunk_id, v_words.first_chunk_id + v_words.breadth - 1, v_width) AS g (low));
+    IF v_read = cardinality(v_words.lexemes) THEN
+        SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
+        FROM (
+            SELECT m.chunk_id, m.raw
+            FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
+            WHERE v_threshold IS NULL OR m.raw >= v_threshold
+            ORDER BY raw DESC, chunk_id ASC
+            LIMIT p_limit
+        ) AS f;
+    ELSE
+        SELECT array_agg(m.chunk_id), array_agg(m.raw) INTO v_chunk_ids, v_raws
+        FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes[:v_read], v_words.weights[:v_read], p_counts_terms, v_lows, v_width) AS m
+        WHERE m.raw >= v_threshold - v_words.rests[v_read];
+        SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
+        FROM (
+            SELECT c.chunk_id, c.raw + coalesce(r.raw, 0) AS raw
+            FROM unnest(v_chunk_ids, v_raws) AS c (chunk_id, raw)
+            LEFT JOIN kbsearch.look_up_kb_keyword_v1(
+                p_org_id, v_words.lexemes[v_read + 1:], v_words.weights[v_read + 1:], p_counts_terms, v_chunk_ids
+            ) AS r ON r.chunk_id = c.chunk_id
+            WHERE c.raw + coalesce(r.raw, 0) >= v_threshold
+            ORDER BY raw DESC, chunk_id ASC
+            LIMIT p_limit
+        ) AS f;
+    END IF;
+    IF v_threshold IS NULL OR cardinality(v_chunk_ids) = p_limit THEN
+        RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
+    ELSE
+        RETURN QUERY
+        SELECT m.chunk_id, m.raw
+        FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
+        ORDER BY raw DESC, chunk_id ASC
+        LIMIT p_limit;
+    END IF;
+END
+$$;
+
+-- Name: FUNCTION list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint) IS 'The first p_limit rows of match_kb_keyword_v1 by raw score, of equal ones those of the lowest ids, in that order: the same as by reading all of them. MaxScore (Turtle and Flood 1995).';
+
 -- Name: name_kb_language_v1(regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) RETURNS text
@@ -5012,6 +5134,90 @@ p_query_text: The question; kept where the organisation keeps texts, and checked
 Returns: id of the row.
 
 Errors: KBORG, KBARB (there is no log; the manifest was changed; the text is another search''s).';
+
+-- Name: look_up_kb_keyword_v1(bigint, text[], double precision[], boolean, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT found.chunk_id,
+     sum(
+         CASE
+             WHEN look_up_kb_keyword_v1.p_counts_terms THEN found.weight
+             ELSE (found.weight * ((found.entry & (4095)::bigint))::double precision)
+         END) AS sum
+    FROM ( SELECT wanted.chunk_id,
+             wanted.sign,
+             wanted.weight,
+             unnest(wanted.entries[(width_bucket(((wanted.chunk_id << 12) - 1), wanted.entries) + 1):width_bucket(((wanted.chunk_id << 12) | (4095)::bigint), wanted.entries)]) AS entry
+            FROM ( SELECT b.entries,
+                     b.sign,
+                     b.weight,
+                     unnest(b.ids[(b.first_place + 1):b.last_place]) AS chunk_id
+                    FROM ( SELECT p.entries,
+                             p.sign,
+                             ((p.sign)::double precision * (look_up_kb_keyword_v1.p_weights)[array_position(look_up_kb_keyword_v1.p_lexemes, p.lexeme)]) AS weight,
+                             given.ids,
+                             width_bucket((p.first_chunk_id - 1), given.ids) AS first_place,
+                             width_bucket((p.entries[p.entry_count] >> 12), given.ids) AS last_place
+                            FROM (( SELECT array_agg(u.id ORDER BY u.id) AS ids
+                                    FROM unnest(look_up_kb_keyword_v1.p_chunk_ids) u(id)
+                                  OFFSET 0) given
+                              CROSS JOIN LATERAL ( SELECT k.entries,
+                                     k.sign,
+                                     k.lexeme,
+                                     k.first_chunk_id,
+                                     k.entry_count
+                                    FROM kbsearch.kb_postings k
+                                   WHERE ((k.org_id = look_up_kb_keyword_v1.p_org_id) AND (k.lexeme = ANY (look_up_kb_keyword_v1.p_lexemes)))
+                                  OFFSET 0) p)
+                          OFFSET 0) b
+                   WHERE (b.first_place < b.last_place)) wanted) found
+   GROUP BY found.chunk_id
+  HAVING (sum(found.sign) > 0);
+END;
+
+-- Name: FUNCTION look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, without reading what the lexemes'' other chunks have. p_chunk_ids: different ones, in any order.';
+
+-- Name: match_kb_keyword_ranges_v1(bigint, text[], double precision[], boolean, bigint[], bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.match_kb_keyword_ranges_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_lows bigint[], p_width bigint) RETURNS TABLE(chunk_id bigint, raw double precision, entry_count bigint)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ WITH blocks AS MATERIALIZED (
+          SELECT p.entries,
+             p.first_chunk_id,
+             (p.entries[p.entry_count] >> 12) AS last_chunk_id,
+             p.sign,
+             ((p.sign)::double precision * (match_kb_keyword_ranges_v1.p_weights)[array_position(match_kb_keyword_ranges_v1.p_lexemes, p.lexeme)]) AS weight
+            FROM kbsearch.kb_postings p
+           WHERE ((p.org_id = match_kb_keyword_ranges_v1.p_org_id) AND (p.lexeme = ANY (match_kb_keyword_ranges_v1.p_lexemes)))
+         )
+  SELECT s.chunk_id,
+     s.raw,
+     s.entry_count
+    FROM (unnest(match_kb_keyword_ranges_v1.p_lows) r(low)
+      CROSS JOIN LATERAL ( SELECT (hit.entry >> 12) AS chunk_id,
+             sum(
+                 CASE
+                     WHEN match_kb_keyword_ranges_v1.p_counts_terms THEN hit.weight
+                     ELSE (hit.weight * ((hit.entry & (4095)::bigint))::double precision)
+                 END) AS raw,
+             count(*) AS entry_count
+            FROM ( SELECT unnest(b.entries[(width_bucket(((r.low << 12) - 1), b.entries) + 1):width_bucket((((r.low + match_kb_keyword_ranges_v1.p_width) << 12) - 1), b.entries)]) AS entry,
+                     b.sign,
+                     b.weight
+                    FROM blocks b
+                   WHERE ((b.first_chunk_id < (r.low + match_kb_keyword_ranges_v1.p_width)) AND (b.last_chunk_id >= r.low))) hit
+           GROUP BY (hit.entry >> 12)
+          HAVING (sum(hit.sign) > 0)) s);
+END;
+
+-- Name: FUNCTION match_kb_keyword_ranges_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_lows bigint[], p_width bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.match_kb_keyword_ranges_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_lows bigint[], p_width bigint) IS 'The rows of match_kb_keyword_v1 whose chunk_id lies in one of the ranges p_low … p_low + p_width - 1, which may not overlap, and how many entries each chunk has.';
 
 -- Name: measure_kb_disagreement_v1(bigint[], bigint[], double precision, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -7582,7 +7788,8 @@ DECLARE
     v_last_similarity integer;
     v_given bigint[];
     v_depth bigint;
-    v_match_total bigint;
+    v_has_more boolean;
+    v_members bigint[];
     v_found bigint;
     v_last_raw double precision;
     v_article_ids bigint[];
@@ -7636,67 +7843,49 @@ BEGIN
         RETURN v_plan;
     END IF;
 
-    -- the keyword leg's window, and every chunk of the articles of both
+    -- the keyword leg's window
+    v_members := coalesce(v_given, v_near);
     v_depth := CASE WHEN v_uses_keyword AND v_given IS NULL THEN 4 * v_window ELSE 0 END;
-    LOOP
-        WITH keyword AS MATERIALIZED (
-            SELECT m.chunk_id, m.raw
-            FROM kbsearch.match_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms) AS m
-            WHERE v_uses_keyword
-        ),
-        placed AS MATERIALIZED (
-            SELECT a.article_id, t.chunk_id, t.raw
-            FROM (SELECT k.chunk_id, k.raw FROM keyword AS k ORDER BY raw DESC, chunk_id ASC LIMIT v_depth) AS t
-            CROSS JOIN LATERAL (SELECT h.article_id FROM kbsearch.kb_article_chunks AS h WHERE h.org_id = v_org_id AND h.id = t.chunk_id OFFSET 0) AS a
-            WHERE v_allowed IS NULL OR a.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
-        ),
-        ranked AS MATERIALIZED (
+    WHILE v_depth > 0 LOOP
+        SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_chunk_ids, v_raws
+        FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1) AS t;
+        WITH ranked AS MATERIALIZED (
             SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
             FROM (
-                SELECT DISTINCT ON (p.article_id) p.article_id, p.raw, p.chunk_id
-                FROM placed AS p
-                ORDER BY p.article_id ASC, p.raw DESC, p.chunk_id ASC
+                SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
+                FROM unnest(v_chunk_ids[:v_depth], v_raws[:v_depth]) AS t (chunk_id, raw)
+                INNER JOIN (
+                    SELECT c.id, c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = v_org_id AND c.id = ANY (v_chunk_ids) OFFSET 0
+                ) AS h ON h.id = t.chunk_id
+                WHERE v_allowed IS NULL OR h.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
+                ORDER BY h.article_id ASC, t.raw DESC, t.chunk_id ASC
             ) AS f
-        ),
-        members AS MATERIALIZED (
-            SELECT u.id AS article_id FROM unnest(coalesce(v_given, v_near)) AS u (id)
-            UNION
-            SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window
-        ),
-        near AS MATERIALIZED (
-            SELECT e.chunk_id, e.similarity
-            FROM members AS m
-            CROSS JOIN LATERAL kbsearch.compare_kb_article_v1(v_org_id, v_space_id, p_embedding, m.article_id) AS e
-            WHERE v_uses_vector
-        ),
-        chunks AS MATERIALIZED (
-            SELECT m.article_id, h.chunk_id
-            FROM members AS m
-            CROSS JOIN LATERAL (
-                SELECT c.id AS chunk_id, c.searchable
-                FROM kbsearch.kb_article_chunks AS c
-                WHERE c.org_id = v_org_id AND c.article_id = m.article_id
-                ORDER BY c.id ASC, c.searchable ASC
-                OFFSET 0
-            ) AS h
-            WHERE h.searchable
-        ),
-        scored AS (
-            SELECT c.article_id, c.chunk_id, n.similarity, k.raw
-            FROM chunks AS c
-            LEFT JOIN near AS n ON n.chunk_id = c.chunk_id
-            LEFT JOIN keyword AS k ON k.chunk_id = c.chunk_id
-            WHERE n.similarity IS NOT NULL OR k.raw IS NOT NULL
         )
         SELECT
-            array_agg(s.article_id), array_agg(s.chunk_id), array_agg(s.similarity), array_agg(s.raw),
-            (SELECT count(*) FROM keyword AS k), (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window)
-        INTO v_article_ids, v_chunk_ids, v_similarities, v_raws, v_match_total, v_found, v_last_raw
-        FROM scored AS s;
-        EXIT WHEN v_found >= v_window OR v_match_total <= v_depth OR v_depth = 0;
+            cardinality(v_chunk_ids) > v_depth, (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window),
+            ARRAY(SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window)
+        INTO v_has_more, v_found, v_last_raw, v_article_ids;
+        EXIT WHEN v_found >= v_window OR v_has_more IS NOT TRUE;
         v_depth := 16 * v_depth;
     END LOOP;
-    IF v_found < v_window OR (v_found = v_window AND v_match_total <= v_depth) THEN
+    IF v_depth > 0 THEN
+        v_members := ARRAY(SELECT u.id FROM unnest(v_members) AS u (id) UNION SELECT u.id FROM unnest(v_article_ids) AS u (id));
+    END IF;
+
+    -- every chunk of the articles of both
+    SELECT array_agg(c.article_id), array_agg(c.id) INTO v_article_ids, v_chunk_ids
+    FROM kbsearch.kb_article_chunks AS c
+    WHERE c.org_id = v_org_id AND c.article_id = ANY (v_members) AND coalesce(c.searchable, false);
+    SELECT array_agg(c.article_id), array_agg(c.chunk_id), array_agg(n.similarity), array_agg(k.raw)
+    INTO v_article_ids, v_chunk_ids, v_similarities, v_raws
+    FROM unnest(v_article_ids, v_chunk_ids) AS c (article_id, chunk_id)
+    LEFT JOIN kbsearch.compare_kb_articles_v1(v_org_id, v_space_id, p_embedding, CASE WHEN v_uses_vector THEN v_members END) AS n
+        ON n.chunk_id = c.chunk_id
+    LEFT JOIN kbsearch.look_up_kb_keyword_v1(
+        v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, CASE WHEN v_uses_keyword THEN v_chunk_ids END
+    ) AS k ON k.chunk_id = c.chunk_id
+    WHERE n.similarity IS NOT NULL OR k.raw IS NOT NULL;
+    IF v_found < v_window OR (v_found = v_window AND v_has_more IS NOT TRUE) THEN
         v_last_raw := NULL;  -- nothing was cut
     END IF;
 

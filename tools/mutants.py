@@ -66,6 +66,8 @@ LOG = "functions/arbitrate/log_kb_arbitration_v1.sql"
 ARBITRATED = "functions/arbitrate/rank_kb_arbitrated_v1.sql"
 APPLY = "functions/arbitrate/apply_kb_decision_v1.sql"
 
+TOP = "functions/retrieve/list_kb_keyword_top_v1.sql"
+LOOK_UP = "functions/retrieve/look_up_kb_keyword_v1.sql"
 WINDOWS = "functions/ann/window_kb_search_v1.sql"
 READ = "functions/ann/read_kb_ann_index_v1.sql"
 FIND = "functions/ann/find_kb_ann_index_v1.sql"
@@ -75,6 +77,7 @@ ENABLE = "functions/tenancy/enable_kb_row_security_v1.sql"
 ATTACH = "functions/ingest/attach_kb_cached_vectors_v1.sql"
 
 PROPERTIES = ("tests/properties",)
+KEYWORD_TOP = ("tests/properties/test_keyword_top.py",)
 BOUND = ("tests/tenancy/test_bound.py",)
 WRITING = ("tests/tenancy/test_writing.py",)
 KEYS = ("tests/tenancy/test_cursor_keys.py",)
@@ -222,16 +225,40 @@ LEAKS = (
 )
 """What is told of one organisation to another: each is planted by tests/properties/non_interference/test_4_leaks.py, too."""
 
+PRUNING = (
+    Mutant(
+        "pruning: words that are only looked up weigh nothing",
+        (Edit(TOP, "m.raw >= v_threshold - v_words.rests[v_read]", "m.raw >= v_threshold"),),
+        KEYWORD_TOP,
+    ),
+    Mutant(
+        "pruning: a threshold too high is believed",
+        (Edit(TOP, "IF v_threshold IS NULL OR cardinality(v_chunk_ids) = p_limit THEN", "IF true THEN"),),
+        KEYWORD_TOP,
+    ),
+    Mutant(
+        "pruning: any word may be the one that is looked up",
+        (Edit(TOP, "5 * r.rest <= 2 * v_threshold", "r.n = 1"),),
+        KEYWORD_TOP,
+    ),
+    Mutant(
+        "pruning: what is looked up is half of what a block has",
+        (
+            Edit(
+                LOOK_UP,
+                "width_bucket((wanted.chunk_id << 12) | 4095, wanted.entries)",
+                "least(100, width_bucket((wanted.chunk_id << 12) | 4095, wanted.entries))",
+            ),
+        ),
+        KEYWORD_TOP,
+    ),
+)
+"""A keyword leg that passes over what cannot be among the first places."""
+
 THROUGH_WINDOWS = (
     Mutant(
         "windows: what words found has no similarity",
-        (
-            Edit(
-                WINDOWS,
-                "            WHERE v_uses_vector\n        ),\n        chunks AS",
-                "            WHERE v_uses_vector AND m.article_id = ANY (v_near)\n        ),\n        chunks AS",
-            ),
-        ),
+        (Edit(WINDOWS, "CASE WHEN v_uses_vector THEN v_members END", "CASE WHEN v_uses_vector THEN v_near END"),),
         ("tests/properties/test_7_absolute_scores.py",),
     ),
     Mutant(
@@ -239,8 +266,8 @@ THROUGH_WINDOWS = (
         (
             Edit(
                 WINDOWS,
-                "LEFT JOIN keyword AS k ON k.chunk_id = c.chunk_id",
-                "LEFT JOIN keyword AS k ON k.chunk_id = c.chunk_id AND c.article_id IN (SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window)",
+                ") AS k ON k.chunk_id = c.chunk_id",
+                ") AS k ON k.chunk_id = c.chunk_id AND c.article_id <> ALL (v_near)",
             ),
         ),
         ("tests/properties/test_7_absolute_scores.py",),
@@ -254,9 +281,9 @@ THROUGH_WINDOWS = (
         "windows: the worst matches come first",
         (
             Edit(
-                WINDOWS,
-                "ORDER BY raw DESC, chunk_id ASC LIMIT v_depth",
-                "ORDER BY raw ASC, chunk_id ASC LIMIT least(v_depth, v_window)",
+                TOP,
+                "ORDER BY raw DESC, chunk_id ASC\n        LIMIT p_limit;\n        RETURN;",
+                "ORDER BY raw ASC, chunk_id ASC\n        LIMIT p_limit / 4;\n        RETURN;",
             ),
         ),
         ("tests/properties/test_1_total_order.py",),
@@ -502,6 +529,7 @@ MUTANTS = (
         "question count ignored", (Edit(WEIGH, "ELSE q.term_count * kbsearch.kb_idf_v1", "ELSE kbsearch.kb_idf_v1"),)
     ),
     *LEAKS,
+    *PRUNING,
     *THROUGH_WINDOWS,
     *TENANCY,
     Mutant(

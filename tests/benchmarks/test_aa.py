@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from benchmarks.aa import container, report
 from kbsearch.evaluate.aa import Difference, Parting
@@ -36,7 +35,7 @@ def test_a_difference_is_not_passed_over() -> None:
     assert "| 3 | vector |" in page
 
 
-def test_without_an_image_there_is_no_container_and_it_is_said_why(tmp_path: Path) -> None:
-    with container(tmp_path, "kbsearch-no-such-image:none") as (dsn, reason):
+def test_without_an_image_there_is_no_container_and_it_is_said_why() -> None:
+    with container("kbsearch-no-such-image:none") as (dsn, reason):
         assert dsn is None
         assert reason.startswith("not run: ")

@@ -13,6 +13,8 @@ from kbsearch import embedded
 from tests.docker.engine import BASE, ROOT, Engine, run
 
 WORDS = 5000
+REAL = ["added", "adding"]
+"""Words that made-up ones are too unlike to: rules of stemmers that only such meet."""
 DICTIONARIES = "SELECT d.dictname FROM pg_catalog.pg_ts_dict AS d WHERE d.dictname LIKE '%\\_stem'"
 LEXEMES = """SELECT pg_catalog.ts_lexize(%s::regdictionary, w.word) FROM unnest(%s::text[]) WITH ORDINALITY AS w (word, n) ORDER BY w.n"""
 
@@ -31,7 +33,7 @@ def vocabulary(chance: random.Random, known: list[str]) -> list[str]:
         "".join(chance.choices(letters, k=chance.randint(1, 7)) + chance.choices(ends, k=chance.randint(0, 3)))
         for _ in range(WORDS)
     }
-    return sorted(made.union(known))
+    return sorted(made.union(known, REAL))
 
 
 def lexemes(connection: psycopg.Connection[Any], dictionary: str, words: list[str]) -> list[Any]:
@@ -41,8 +43,8 @@ def lexemes(connection: psycopg.Connection[Any], dictionary: str, words: list[st
 @pytest.mark.parametrize(
     ("image", "others"),
     [
-        ("pgvector/pgvector:pg15", {"german_stem", "romanian_stem", "estonian_stem"}),
-        (BASE, {"german_stem", "romanian_stem", "estonian_stem"}),
+        ("pgvector/pgvector:pg15", {"english_stem", "german_stem", "romanian_stem", "estonian_stem"}),
+        (BASE, {"english_stem", "german_stem", "romanian_stem", "estonian_stem"}),
         ("pgvector/pgvector:pg18", set()),
     ],
 )

@@ -1,7 +1,6 @@
 -- The ranking of a windowed search is the exact one of the articles in its windows: every chunk of theirs has its true score in both legs. So allowed, by
 -- which explanations rank exactly, is those articles, and window_… are the same candidates, for rank_kb_window_v1.
--- Settings: joins by hash; what is looked up row by row is LATERAL with OFFSET 0, which leaves nothing else. An article's chunks come in the order of the
--- index that has the article's id, so that no statistics make one without it look as good.
+-- Settings: joins by hash.
 CREATE FUNCTION kbsearch.window_kb_search_v1(p_plan kbsearch.kb_search_plan, p_embedding vector, p_retrieval text, p_window integer, p_tag text)
 RETURNS kbsearch.kb_search_plan
 LANGUAGE plpgsql STABLE PARALLEL SAFE
@@ -40,7 +39,8 @@ DECLARE
     v_last_similarity integer;
     v_given bigint[];
     v_depth bigint;
-    v_match_total bigint;
+    v_has_more boolean;
+    v_members bigint[];
     v_found bigint;
     v_last_raw double precision;
     v_article_ids bigint[];
@@ -94,67 +94,49 @@ BEGIN
         RETURN v_plan;
     END IF;
 
-    -- the keyword leg's window, and every chunk of the articles of both
+    -- the keyword leg's window
+    v_members := coalesce(v_given, v_near);
     v_depth := CASE WHEN v_uses_keyword AND v_given IS NULL THEN 4 * v_window ELSE 0 END;
-    LOOP
-        WITH keyword AS MATERIALIZED (
-            SELECT m.chunk_id, m.raw
-            FROM kbsearch.match_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms) AS m
-            WHERE v_uses_keyword
-        ),
-        placed AS MATERIALIZED (
-            SELECT a.article_id, t.chunk_id, t.raw
-            FROM (SELECT k.chunk_id, k.raw FROM keyword AS k ORDER BY raw DESC, chunk_id ASC LIMIT v_depth) AS t
-            CROSS JOIN LATERAL (SELECT h.article_id FROM kbsearch.kb_article_chunks AS h WHERE h.org_id = v_org_id AND h.id = t.chunk_id OFFSET 0) AS a
-            WHERE v_allowed IS NULL OR a.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
-        ),
-        ranked AS MATERIALIZED (
+    WHILE v_depth > 0 LOOP
+        SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_chunk_ids, v_raws
+        FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1) AS t;
+        WITH ranked AS MATERIALIZED (
             SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
             FROM (
-                SELECT DISTINCT ON (p.article_id) p.article_id, p.raw, p.chunk_id
-                FROM placed AS p
-                ORDER BY p.article_id ASC, p.raw DESC, p.chunk_id ASC
+                SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
+                FROM unnest(v_chunk_ids[:v_depth], v_raws[:v_depth]) AS t (chunk_id, raw)
+                INNER JOIN (
+                    SELECT c.id, c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = v_org_id AND c.id = ANY (v_chunk_ids) OFFSET 0
+                ) AS h ON h.id = t.chunk_id
+                WHERE v_allowed IS NULL OR h.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
+                ORDER BY h.article_id ASC, t.raw DESC, t.chunk_id ASC
             ) AS f
-        ),
-        members AS MATERIALIZED (
-            SELECT u.id AS article_id FROM unnest(coalesce(v_given, v_near)) AS u (id)
-            UNION
-            SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window
-        ),
-        near AS MATERIALIZED (
-            SELECT e.chunk_id, e.similarity
-            FROM members AS m
-            CROSS JOIN LATERAL kbsearch.compare_kb_article_v1(v_org_id, v_space_id, p_embedding, m.article_id) AS e
-            WHERE v_uses_vector
-        ),
-        chunks AS MATERIALIZED (
-            SELECT m.article_id, h.chunk_id
-            FROM members AS m
-            CROSS JOIN LATERAL (
-                SELECT c.id AS chunk_id, c.searchable
-                FROM kbsearch.kb_article_chunks AS c
-                WHERE c.org_id = v_org_id AND c.article_id = m.article_id
-                ORDER BY c.id ASC, c.searchable ASC
-                OFFSET 0
-            ) AS h
-            WHERE h.searchable
-        ),
-        scored AS (
-            SELECT c.article_id, c.chunk_id, n.similarity, k.raw
-            FROM chunks AS c
-            LEFT JOIN near AS n ON n.chunk_id = c.chunk_id
-            LEFT JOIN keyword AS k ON k.chunk_id = c.chunk_id
-            WHERE n.similarity IS NOT NULL OR k.raw IS NOT NULL
         )
         SELECT
-            array_agg(s.article_id), array_agg(s.chunk_id), array_agg(s.similarity), array_agg(s.raw),
-            (SELECT count(*) FROM keyword AS k), (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window)
-        INTO v_article_ids, v_chunk_ids, v_similarities, v_raws, v_match_total, v_found, v_last_raw
-        FROM scored AS s;
-        EXIT WHEN v_found >= v_window OR v_match_total <= v_depth OR v_depth = 0;
+            cardinality(v_chunk_ids) > v_depth, (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window),
+            ARRAY(SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window)
+        INTO v_has_more, v_found, v_last_raw, v_article_ids;
+        EXIT WHEN v_found >= v_window OR v_has_more IS NOT TRUE;
         v_depth := 16 * v_depth;
     END LOOP;
-    IF v_found < v_window OR (v_found = v_window AND v_match_total <= v_depth) THEN
+    IF v_depth > 0 THEN
+        v_members := ARRAY(SELECT u.id FROM unnest(v_members) AS u (id) UNION SELECT u.id FROM unnest(v_article_ids) AS u (id));
+    END IF;
+
+    -- every chunk of the articles of both
+    SELECT array_agg(c.article_id), array_agg(c.id) INTO v_article_ids, v_chunk_ids
+    FROM kbsearch.kb_article_chunks AS c
+    WHERE c.org_id = v_org_id AND c.article_id = ANY (v_members) AND coalesce(c.searchable, false);
+    SELECT array_agg(c.article_id), array_agg(c.chunk_id), array_agg(n.similarity), array_agg(k.raw)
+    INTO v_article_ids, v_chunk_ids, v_similarities, v_raws
+    FROM unnest(v_article_ids, v_chunk_ids) AS c (article_id, chunk_id)
+    LEFT JOIN kbsearch.compare_kb_articles_v1(v_org_id, v_space_id, p_embedding, CASE WHEN v_uses_vector THEN v_members END) AS n
+        ON n.chunk_id = c.chunk_id
+    LEFT JOIN kbsearch.look_up_kb_keyword_v1(
+        v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, CASE WHEN v_uses_keyword THEN v_chunk_ids END
+    ) AS k ON k.chunk_id = c.chunk_id
+    WHERE n.similarity IS NOT NULL OR k.raw IS NOT NULL;
+    IF v_found < v_window OR (v_found = v_window AND v_has_more IS NOT TRUE) THEN
         v_last_raw := NULL;  -- nothing was cut
     END IF;
 

@@ -44,7 +44,8 @@ NO_ANSWERS = {
     "rank_kb_legs_v1", "fuse_kb_weighted_v1", "fuse_kb_rrf_v1", "match_kb_vector_v1",
     "match_kb_keyword_v1", "select_kb_articles_v1", "find_kb_phrase_v1", "find_kb_operators_v1", "has_kb_embeddings_v1", "has_kb_vectors_v1",
     "count_kb_documents_v1", "count_kb_embeddings_v1", "count_kb_languages_v1", "count_kb_lost_languages_v1", "count_kb_space_v1",
-    "compare_kb_article_v1", "list_kb_cursor_keys_v1", "measure_kb_recall_v1",
+    "compare_kb_articles_v1", "look_up_kb_keyword_v1", "match_kb_keyword_ranges_v1", "list_kb_keyword_top_v1",
+    "list_kb_cursor_keys_v1", "measure_kb_recall_v1",
 }  # fmt: skip
 """Steps of a search, which are in its answers; and what is said of an approximate one, whose index is an organisation's own."""
 

@@ -1,0 +1,119 @@
+-- MaxScore (Turtle and Flood 1995) with a threshold guessed from a sample: the score of the last place among the chunks of some ranges of ids. Words whose
+-- highest impacts together stay well below it are only looked up, for chunks that the other words bring far enough. A threshold too high shows afterwards:
+-- fewer chunks reach it than asked for. Then all is read, as where there is little to read.
+-- Settings: sums by hash, whatever the planner thinks of the number of rows.
+CREATE FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text [], p_weights double precision [], p_counts_terms boolean, p_limit bigint)
+RETURNS TABLE (chunk_id bigint, raw double precision)
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, kbsearch, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET work_mem = '64MB'
+SET jit = off
+SET enable_seqscan = off
+SET enable_hashjoin = on
+SET enable_hashagg = on
+SET enable_sort = off
+SET enable_nestloop = off
+SET enable_mergejoin = off
+SET enable_memoize = off
+SET max_parallel_workers_per_gather = 0
+AS $$
+#variable_conflict use_column
+DECLARE
+        v_words record;
+    v_threshold double precision;
+    v_read integer := cardinality(p_lexemes);
+    v_width bigint;
+    v_lows bigint[];
+    v_chunk_ids bigint[];
+    v_raws double precision[];
+BEGIN
+    -- words in descending order of the most that they can give
+    SELECT
+        array_agg(b.lexeme ORDER BY b.n) AS lexemes, array_agg(b.weight ORDER BY b.n) AS weights, array_agg(b.rest ORDER BY b.n) AS rests,
+        coalesce(sum(b.entry_count), 0)::bigint AS entry_count, min(b.first_chunk_id) AS first_chunk_id,
+        max(b.last_chunk_id) - min(b.first_chunk_id) + 1 AS breadth
+    INTO v_words
+    FROM (
+        SELECT
+            s.lexeme, s.weight, s.entry_count, s.first_chunk_id, s.last_chunk_id, row_number() OVER (ORDER BY s.bound DESC, s.lexeme ASC) AS n,
+            sum(s.bound) OVER (ORDER BY s.bound ASC, s.lexeme DESC) - s.bound AS rest
+        FROM (
+            SELECT
+                w.lexeme, w.weight, w.weight * CASE WHEN p_counts_terms THEN 1 ELSE g.max_impact END AS bound,
+                g.entry_count, g.first_chunk_id, g.last_chunk_id
+            FROM unnest(p_lexemes, p_weights) AS w (lexeme, weight)
+            INNER JOIN (
+                SELECT
+                    p.lexeme, sum(p.entry_count) AS entry_count, max(p.max_impact) AS max_impact, min(p.first_chunk_id) AS first_chunk_id,
+                    max(p.entries[p.entry_count] >> 12) AS last_chunk_id
+                FROM kbsearch.kb_postings AS p
+                WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_lexemes)
+                GROUP BY p.lexeme
+            ) AS g ON g.lexeme = w.lexeme
+        ) AS s
+    ) AS b;
+    IF v_words.entry_count <= 20000 THEN
+        RETURN QUERY
+        SELECT m.chunk_id, m.raw
+        FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_weights, p_counts_terms) AS m
+        ORDER BY raw DESC, chunk_id ASC
+        LIMIT p_limit;
+        RETURN;
+    END IF;
+
+    -- of a sample: what the last place has, rather less than more
+    v_width := v_words.breadth * least(6000, v_words.entry_count / 16) / v_words.entry_count / 4 + 1;
+    v_lows := ARRAY(SELECT v_words.first_chunk_id + v_words.breadth * g.n / 4 FROM generate_series(0, 3) AS g (n));
+    WITH sampled AS MATERIALIZED (
+        SELECT m.raw, m.entry_count
+        FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
+    )
+    SELECT s.raw INTO v_threshold
+    FROM sampled AS s
+    ORDER BY s.raw DESC
+    OFFSET (SELECT ceil(1.5 * p_limit * sum(e.entry_count) / v_words.entry_count) + 1 FROM sampled AS e)
+    LIMIT 1;
+    IF v_threshold > 0 THEN
+        v_read := (SELECT min(r.n) FROM unnest(v_words.rests) WITH ORDINALITY AS r (rest, n) WHERE 5 * r.rest <= 2 * v_threshold);
+    END IF;
+    v_width := v_words.breadth * 30000 / v_words.entry_count + 1;
+    v_lows := ARRAY(SELECT g.low FROM generate_series(v_words.first_chunk_id, v_words.first_chunk_id + v_words.breadth - 1, v_width) AS g (low));
+    IF v_read = cardinality(v_words.lexemes) THEN
+        SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
+        FROM (
+            SELECT m.chunk_id, m.raw
+            FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
+            WHERE v_threshold IS NULL OR m.raw >= v_threshold
+            ORDER BY raw DESC, chunk_id ASC
+            LIMIT p_limit
+        ) AS f;
+    ELSE
+        SELECT array_agg(m.chunk_id), array_agg(m.raw) INTO v_chunk_ids, v_raws
+        FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes[:v_read], v_words.weights[:v_read], p_counts_terms, v_lows, v_width) AS m
+        WHERE m.raw >= v_threshold - v_words.rests[v_read];
+        SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
+        FROM (
+            SELECT c.chunk_id, c.raw + coalesce(r.raw, 0) AS raw
+            FROM unnest(v_chunk_ids, v_raws) AS c (chunk_id, raw)
+            LEFT JOIN kbsearch.look_up_kb_keyword_v1(
+                p_org_id, v_words.lexemes[v_read + 1:], v_words.weights[v_read + 1:], p_counts_terms, v_chunk_ids
+            ) AS r ON r.chunk_id = c.chunk_id
+            WHERE c.raw + coalesce(r.raw, 0) >= v_threshold
+            ORDER BY raw DESC, chunk_id ASC
+            LIMIT p_limit
+        ) AS f;
+    END IF;
+    IF v_threshold IS NULL OR cardinality(v_chunk_ids) = p_limit THEN
+        RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
+    ELSE
+        RETURN QUERY
+        SELECT m.chunk_id, m.raw
+        FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
+        ORDER BY raw DESC, chunk_id ASC
+        LIMIT p_limit;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.list_kb_keyword_top_v1(bigint, text [], double precision [], boolean, bigint) IS
+'The first p_limit rows of match_kb_keyword_v1 by raw score, of equal ones those of the lowest ids, in that order: the same as by reading all of them. MaxScore (Turtle and Flood 1995).';
