@@ -227,18 +227,8 @@ LEAKS = (
 
 PRUNING = (
     Mutant(
-        "pruning: words that are only looked up weigh nothing",
-        (Edit(TOP, "m.raw >= v_threshold - v_words.rests[v_read]", "m.raw >= v_threshold"),),
-        KEYWORD_TOP,
-    ),
-    Mutant(
         "pruning: a threshold too high is believed",
         (Edit(TOP, "IF v_threshold IS NULL OR cardinality(v_chunk_ids) = p_limit THEN", "IF true THEN"),),
-        KEYWORD_TOP,
-    ),
-    Mutant(
-        "pruning: any word may be the one that is looked up",
-        (Edit(TOP, "5 * r.rest <= 2 * v_threshold", "r.n = 1"),),
         KEYWORD_TOP,
     ),
     Mutant(
