@@ -3,19 +3,70 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import io
 import sys
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from kbsearch.cli.common import Commands
 
+MODULES = {
+    "demo": "demo",
+    "ingest": "ingest",
+    "embed": "embed",
+    "reembed": "reembed",
+    "space": "space",
+    "ann": "ann",
+    "search": "search",
+    "explain": "explain",
+    "pages": "pages",
+    "gold": "gold",
+    "evaluate": "evaluate",
+    "aa": "aa",
+    "compare": "compare",
+    "tune": "tune",
+    "disagreement": "disagreement",
+    "arbitration": "disagreement",
+    "db": "db",
+    "doctor": "doctor",
+}
+"""The commands, in the order of the help, each with the module that registers it."""
+
+
+class _Registered(Mapping[str, Any]):
+    """The commands by name. A module is imported when its command is asked for: all of them take longer than most commands do."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            part = typer.Typer()
+            importlib.import_module(f"{__name__}.{MODULES[name]}").register(part)
+            self._made.update(typer.main.get_group(part).commands)
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+class _All(Commands):
+    """The commands of all modules."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands: Any = _Registered()
+
+
 app = typer.Typer(
     name="kbsearch",
-    cls=Commands,
+    cls=_All,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,29 +89,6 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-for _name in (
-    "demo",
-    "ingest",
-    "embed",
-    "reembed",
-    "space",
-    "ann",
-    "search",
-    "explain",
-    "pages",
-    "gold",
-    "evaluate",
-    "aa",
-    "compare",
-    "tune",
-    "disagreement",
-    "db",
-    "doctor",
-):
-    if importlib.util.find_spec(f"kbsearch.cli.{_name}") is not None:
-        importlib.import_module(f"kbsearch.cli.{_name}").register(app)
 
 
 def main() -> None:

@@ -1,4 +1,8 @@
-"""The wheel of this checkout, in virtual environments of its own: nothing here is imported from the checkout."""
+"""The wheel of this checkout, in virtual environments of its own: nothing here is imported from the checkout.
+
+What the wheel and the examples require is lent by the environment of the tests, package by package: just what is required, directly or not, in a
+version that is allowed. So nothing is fetched, and what is not required is not there.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,15 @@ import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import Distribution, PackageNotFoundError, PathDistribution, distribution
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import psycopg
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
@@ -31,17 +38,17 @@ class Environment:
         python: its interpreter.
     """
 
-    def __init__(self, directory: Path, *packages: str) -> None:
+    def __init__(self, directory: Path, wheel: Path, *requirements: str) -> None:
         venv.create(directory, symlinks=os.name != "nt")
         self.directory = directory
         self.python = directory / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-        done = self.pip("install", "--quiet", "--no-compile", *packages)
-        if done.returncode:
-            pytest.fail(
-                f"pip could not install {' '.join(packages)}: these tests need a package index, or pip's cache of what it "
-                f"has.\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}",
-                pytrace=False,
-            )
+        done = self.pip("install", "--quiet", "--no-compile", "--no-deps", "--no-index", str(wheel))
+        assert done.returncode == 0, done.stderr
+        (packages,) = directory.rglob("site-packages")
+        (metadata,) = packages.glob("kbsearch-*.dist-info")
+        for lent in required(PathDistribution(metadata), requirements):
+            for name in {file.parts[0] for file in lent.files or () if file.parts[0] not in ("..", "__pycache__")}:
+                (packages / name).symlink_to(Path(str(lent.locate_file(name))).resolve())
 
     def pip(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run this interpreter's pip on the environment, which has none."""
@@ -52,6 +59,35 @@ class Environment:
     ) -> subprocess.CompletedProcess[str]:
         """Run its interpreter."""
         return run([str(self.python), *arguments], cwd, variables)
+
+
+def required(kbsearch: Distribution, requirements: Sequence[str]) -> Iterator[Distribution]:
+    """The packages of this environment that kbsearch and other requirements ask for, directly or not, each once; not kbsearch itself."""
+    asked = [Requirement(one) for one in ("kbsearch", *requirements)]
+    seen: dict[str, set[str]] = {}
+    while asked:
+        wanted = asked.pop()
+        name = canonicalize_name(wanted.name)
+        if name == "kbsearch":
+            found = kbsearch
+        else:
+            try:
+                found = distribution(name)
+            except PackageNotFoundError:
+                pytest.fail(f"the tests' environment has no {wanted}: name it in the extra dev", pytrace=False)
+            assert wanted.specifier.contains(found.version, prereleases=True), f"{wanted}: {found.version} is here"
+            if name not in seen:
+                yield found
+        new = {"", *wanted.extras} - seen.setdefault(name, set())
+        seen[name] |= new
+        parts = [Requirement(one) for one in found.requires or ()]
+        asked += [one for one in parts for extra in new if one.marker is None or one.marker.evaluate({"extra": extra})]
+
+
+def lines(file: Path) -> Iterator[str]:
+    """The requirements in a file."""
+    stripped = (line.partition(" #")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
+    return (line for line in stripped if line and not line.startswith("#"))
 
 
 def run(command: list[str], cwd: Path, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -82,14 +118,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with kbsearch and what it cannot do without."""
-    return Environment(tmp_path_factory.mktemp("plain"), str(wheel))
+    return Environment(tmp_path_factory.mktemp("plain"), wheel)
 
 
 @pytest.fixture(scope="session")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """An environment with kbsearch and what the examples ask for."""
-    requirements = (part for file in sorted(PROJECTS.glob("*/requirements.txt")) for part in ("-r", str(file)))
-    return Environment(tmp_path_factory.mktemp("examples"), str(wheel), *requirements)
+    requirements = (line for file in sorted(PROJECTS.glob("*/requirements.txt")) for line in lines(file))
+    return Environment(tmp_path_factory.mktemp("examples"), wheel, *requirements)
 
 
 @pytest.fixture
