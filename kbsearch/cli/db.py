@@ -1,10 +1,12 @@
-"""kbsearch db: the embedded server, the migrations, row-level security and rights."""
+"""kbsearch db: the embedded server, the migrations, maintenance, row-level security and rights."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -16,21 +18,26 @@ from rich.text import Text
 from kbsearch import embedded, migrate
 from kbsearch.cli.common import (
     NO,
+    UNAVAILABLE,
     USAGE,
     DsnOption,
     JsonOption,
     SchemaOption,
     clean,
+    connected,
     console,
+    counted,
     database,
     emit,
     messages,
     url_of,
 )
+from kbsearch.cli.progress import progress_bars
 from kbsearch.errors import NotInstalledError
+from kbsearch.maintenance import LOOSE_POSTINGS, LOOSE_ROWS, Maintained, State, maintain
 from kbsearch.schema import DEFAULT, in_schema
 
-db = typer.Typer(no_args_is_help=True, help="The database: embedded server, migrations, check, rights.")
+db = typer.Typer(no_args_is_help=True, help="The database: embedded server, migrations, check, maintenance, rights.")
 
 Revision = Annotated[str, typer.Argument(help="Revision to go to.")]
 
@@ -141,6 +148,93 @@ def check(dsn: DsnOption = None, schema: SchemaOption = DEFAULT, as_json: JsonOp
         typer.echo(f"No differences: as a fresh install of revision {migrate.head()}.")
     if differences:
         raise typer.Exit(NO)
+
+
+STOPPED = 130
+"""Ended by Ctrl-C, as shells have it."""
+
+
+@db.command("maintain")
+def maintain_command(
+    *,
+    org: Annotated[
+        str | None, typer.Option("--org", help="Name of the only organisation to maintain.", show_default=False)
+    ] = None,
+    loose: Annotated[
+        float,
+        typer.Option(min=1.0, help="Compact what has more than so many times the rows that it needs …"),
+    ] = LOOSE_POSTINGS,
+    rows: Annotated[int, typer.Option(min=0, help="… and so many rows more.")] = LOOSE_ROWS,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, help="Begin no other organisation after so long; the next run goes on.", show_default=False
+        ),
+    ] = None,
+    dsn: DsnOption = None,
+    schema: SchemaOption = DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Compact the postings of every organisation that needs it, and remove expired stored rankings: for cron, once a day.
+
+    Changes no answer, and runs beside readers and writers. Each organisation is a transaction of its own, so a run may be stopped at any time, and
+    the next finds what is left; one that another session is maintaining is passed over. For the owner of the tables or an admin (kbsearch db
+    grant). Exit code 1: organisations are left, as the time was up. 4: the database refused one; the others are done. 130: stopped by Ctrl-C.
+    """
+    done: list[Maintained] = []
+    began = time.monotonic()
+    stopped = True
+    with connected(dsn, schema) as connection:
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        connection.execute("SET statement_timeout = 0")
+        with progress_bars(messages()) as progress, suppress(KeyboardInterrupt):
+            done.extend(
+                maintain(
+                    connection,
+                    organization=org,
+                    loose=loose,
+                    rows=rows,
+                    seconds=seconds,
+                    schema=schema,
+                    progress=progress,
+                )
+            )
+            stopped = False
+    took = time.monotonic() - began
+    if as_json:
+        emit({"organizations": done, "stopped": stopped, "seconds": round(took, 1)})
+    else:
+        _show_maintained(done, took)
+        if stopped:
+            messages().print("Stopped. What is listed is done; the next run goes on.", markup=False)
+    states = {one.state for one in done}
+    if stopped or states & {State.FAILED, State.LEFT}:
+        raise typer.Exit(STOPPED if stopped else UNAVAILABLE if State.FAILED in states else NO)
+
+
+def _show_maintained(done: Sequence[Maintained], seconds: float) -> None:
+    """A table of the organisations for which something was done or is to be done, and a line about all."""
+    told = [one for one in done if one.snapshots or one.state not in (State.SOUND, State.LEFT)]
+    if told:
+        table = Table("organisation", "postings", title="Maintained", title_justify="left")
+        for column in ("rows\nbefore", "after", "kB\nbefore", "after", "expired\nrankings"):
+            table.add_column(column, justify="right")
+        for one in told:
+            sizes = (one.bytes_before, one.bytes_after)
+            table.add_row(
+                Text(clean(one.name)),
+                one.state,
+                *("" if count is None else f"{count:,}" for count in (one.rows_before, one.rows_after)),
+                *("" if size is None else f"{size / 1024:,.0f}" for size in sizes),
+                f"{one.snapshots:,}",
+            )
+        console().print(table)
+    states = Counter(one.state for one in done)
+    counts = ", ".join(f"{states[state]:,} {state}" for state in State if states[state])
+    typer.echo(f"{counted(len(done), 'organisation')}{': ' if counts else ''}{counts}; {seconds:.1f} s")
+    for one in done:
+        if one.error is not None:
+            messages().print(clean(f"{one.name}: {one.error}", keep="\n"), style="red", markup=False, soft_wrap=True)
 
 
 @db.command("sql")

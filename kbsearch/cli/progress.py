@@ -18,6 +18,7 @@ _STAGES = {
     "embed": "embedding",
     "prune": "deleting",
     "compare": "comparing",
+    "maintain": "maintaining",
 }
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from kbsearch.doctor.base import Examination, Outcome, Report, check, number
+from kbsearch.maintenance import LOOSE_POSTINGS, LOOSE_ROWS
 
 BLANK = r"[^\u0001-\u0020\u007F-\u00A0\u1680\u2000-\u200B\u2028\u2029\u202F\u205F\u3000\uFEFF]"
 """A character that is not blank, as upsert_kb_article_v1 has it: a chunk without one need not be embedded."""
 EXAMPLES = 5
 NEAR = 0.8
 MAX_BYTES, MAX_WORDS = 262_144, 16_000
-LOOSE_POSTINGS, LOOSE_ROWS = 4, 1_000
-"""Compacting is worth it above this multiple of the fewest rows, and so many more: a single writer who edits all day leaves 2.2 times as many."""
 CALIBRATED = 2.0
 """Factor between reference_length and what calibrating would give from which a word is said."""
 CALIBRATED_CHUNKS = 100
@@ -211,7 +210,7 @@ ORDER BY o.id""",
         bad = True
         yield report.warning(
             f"{count:,} rows of postings where {fewest:,} would do: searches read them all",
-            f"SELECT kbsearch.compact_kb_postings_v1({org_id});",
+            f"SELECT kbsearch.compact_kb_postings_v1({org_id});\nkbsearch db maintain  -- for all, once a day",
             organization=name,
             details={"rows": count, "fewest": fewest},
         )
