@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -32,17 +32,7 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
-from kbsearch.cli.embedders import (
-    LOCAL,
-    NONE,
-    BaseUrlOption,
-    DimensionsOption,
-    EmbedderOption,
-    ModelOption,
-    PassagePrefixOption,
-    QueryPrefixOption,
-    chosen_embedder,
-)
+from kbsearch.cli.embedders import LOCAL, NONE, EmbedderChoice, takes_embedder
 from kbsearch.cli.evaluate import embedder_in_place
 from kbsearch.cli.progress import progress_bars
 from kbsearch.embed import MissingExtraError, ModelFileError
@@ -65,6 +55,7 @@ def register(app: typer.Typer) -> None:
     app.command("aa", cls=Checked)(aa_command)
 
 
+@takes_embedder
 def aa_command(
     folder: Annotated[
         Path | None,
@@ -121,12 +112,7 @@ def aa_command(
     output: Annotated[
         Path | None, typer.Option(help="Write what was found into this file, as JSON.", show_default=False)
     ] = None,
-    embedder: EmbedderOption = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    dimensions: DimensionsOption = None,
-    query_prefix: QueryPrefixOption = None,
-    passage_prefix: PassagePrefixOption = None,
+    embedding: EmbedderChoice,
     dsn: DsnOption = None,
     schema: SchemaOption = DEFAULT,
     as_json: JsonOption = False,
@@ -139,13 +125,6 @@ def aa_command(
     Exit code 1 if anything differs; the first stage at which it does is named.
     """
     errors = messages()
-    settings = {
-        "model": model,
-        "base_url": base_url,
-        "dimensions": dimensions,
-        "query_prefix": query_prefix,
-        "passage_prefix": passage_prefix,
-    }
     if (folder is None) == (gold is None) or (gold is not None and org is None):
         raise typer.BadParameter("name a folder, or an organisation and its gold set by --org NAME --gold SET")
     if org is not None and other_dsn is None:
@@ -155,7 +134,7 @@ def aa_command(
     with _explained(errors):
         collection = None if folder is None else some(Collection.load(folder), number)
         with _terminated(), progress_bars(errors) as progress:
-            asked = _Asked(profiles, number, embedder, settings, progress, schema)
+            asked = _Asked(profiles, number, embedding, progress, schema)
             if org is not None:
                 found[IN_PLACE] = asked.in_place(dsn, str(other_dsn), org, gold, collection, syntax)
             elif collection is not None:
@@ -181,8 +160,7 @@ class _Asked:
 
     profiles: tuple[str, ...]
     number: int | None
-    embedder: str | None
-    settings: Mapping[str, Any]
+    embedding: EmbedderChoice
     progress: Progress
     schema: str
 
@@ -191,7 +169,7 @@ class _Asked:
     ) -> Iterator[tuple[str, Difference | str]]:
         """Builds of a collection."""
         complete = collection.document_vectors is not None and collection.query_vectors is not None
-        with chosen_embedder(self.embedder, default=NONE if complete else LOCAL, **self.settings) as chosen:
+        with self.embedding.made(default=NONE if complete else LOCAL) as chosen:
             yield from vary(
                 database(dsn, self.schema),
                 collection,
@@ -219,7 +197,7 @@ class _Asked:
             asked = [query.text for query in collection.queries]
             sides = []
             for connection, org_id in zip(both, ids, strict=True):
-                with embedder_in_place(connection, org_id, self.embedder, self.settings, self.schema) as chosen:
+                with embedder_in_place(connection, org_id, self.embedding, self.schema) as chosen:
                     vectors = None if chosen is None else chosen.embed_queries(asked)
                 sides.append(Side(connection, org_id, vectors, self.schema))
             return compare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import psycopg
@@ -13,7 +13,7 @@ import typer
 from psycopg.conninfo import conninfo_to_dict
 
 from kbsearch.cli.common import Organization, connected, find_organization
-from kbsearch.cli.embedders import LOCAL, NONE, chosen_embedder
+from kbsearch.cli.embedders import LOCAL, NONE, EmbedderChoice
 from kbsearch.client import KBSearch, QueryEmbedder
 from kbsearch.embed import Embedder, LocalEmbedder, MissingExtraError
 from kbsearch.errors import EscalatedError, QueryTextError, SpaceError
@@ -110,14 +110,13 @@ class Asking:
 @contextmanager
 def asking(
     context: typer.Context,
+    embedding: EmbedderChoice,
     *,
     dsn: str | None,
     schema: str,
     org: str | None,
     embed: bool | None,
-    embedder: str | None,
     cache: bool,
-    **settings: Any,
 ) -> Iterator[Asking]:
     """Connect, find the organisation and make the embedder that the options name.
 
@@ -125,12 +124,14 @@ def asking(
         KBSearchError: there is no such organisation, no such embedder for it, or, from the block, no word to search for or no answer.
         typer.BadParameter: the question's vector is to be kept, and it has none.
     """
-    choice = NONE if embed is False else embedder or (LOCAL if embed else None)
+    choice = NONE if embed is False else embedding.embedder or (LOCAL if embed else None)
     with connected(dsn, schema) as connection:
         organization = find_organization(connection, org, schema)
         required = bool(embed) or is_typed(context, "embedder")
         with (
-            _embedder(connection, organization, choice, settings, schema, required=required) as chosen,
+            _embedder(
+                connection, organization, replace(embedding, embedder=choice), schema, required=required
+            ) as chosen,
             ExitStack() as opened,
         ):
             asked: QueryEmbedder | None = chosen
@@ -204,22 +205,21 @@ class _Remembering:
 def _embedder(
     connection: psycopg.Connection[Any],
     organization: Organization,
-    choice: str | None,
-    settings: dict[str, Any],
+    embedding: EmbedderChoice,
     schema: str,
     *,
     required: bool,
 ) -> Iterator[Embedder | None]:
     """The embedder chosen; without a choice the local model, if it is installed and its vectors may be compared with the organisation's."""
-    if choice is None and not any(settings.values()):
+    if not embedding.is_given:
         yield _local(connection, organization, schema)
         return
-    if choice != NONE and organization.active_space_id is None:
+    if embedding.embedder != NONE and organization.active_space_id is None:
         if required:
             raise SpaceError(f"the organisation {organization.name} has no embeddings", hint="Search with --no-embed.")
         yield None
         return
-    with chosen_embedder(choice, **settings) as chosen:
+    with embedding.made() as chosen:
         yield chosen  # if it does not fit, the client says so
 
 

@@ -25,15 +25,7 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
-from kbsearch.cli.embedders import (
-    BaseUrlOption,
-    DimensionsOption,
-    EmbedderOption,
-    ModelOption,
-    PassagePrefixOption,
-    QueryPrefixOption,
-    chosen_embedder,
-)
+from kbsearch.cli.embedders import EmbedderChoice, takes_embedder
 from kbsearch.cli.ingest import file_sources
 from kbsearch.cli.recipes import (
     AllowMachineNamesOption,
@@ -55,6 +47,7 @@ def register(app: typer.Typer) -> None:
     app.command("embed", cls=Checked)(embed_command)
 
 
+@takes_embedder
 def embed_command(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Folders and files, as for kbsearch ingest.")],
     *,
@@ -67,12 +60,7 @@ def embed_command(
         ),
     ] = False,
     org: OrgOption = None,
-    embedder: EmbedderOption = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    dimensions: DimensionsOption = None,
-    query_prefix: QueryPrefixOption = None,
-    passage_prefix: PassagePrefixOption = None,
+    embedding: EmbedderChoice,
     chunk_tokens: ChunkTokensOption = None,
     chunk_characters: ChunkCharactersOption = None,
     template: TemplateOption = None,
@@ -90,14 +78,7 @@ def embed_command(
         raise typer.BadParameter("give one of them", param_hint="--show, --diff")
     try:
         with (
-            chosen_embedder(
-                embedder,
-                model=model,
-                base_url=base_url,
-                dimensions=dimensions,
-                query_prefix=query_prefix,
-                passage_prefix=passage_prefix,
-            ) as chosen,
+            embedding.made() as chosen,
             _stored(dsn, schema, wanted=diff) as connection,
         ):
             if chosen is None:

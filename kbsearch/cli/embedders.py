@@ -6,9 +6,10 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from functools import reduce
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, fields
+from functools import reduce, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,6 +92,47 @@ PassagePrefixOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderChoice:
+    """The options that name an embedder, as a command was given them."""
+
+    embedder: EmbedderOption = None
+    model: ModelOption = None
+    base_url: BaseUrlOption = None
+    dimensions: DimensionsOption = None
+    query_prefix: QueryPrefixOption = None
+    passage_prefix: PassagePrefixOption = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is any of them."""
+        return any(getattr(self, one.name) for one in fields(self))
+
+    def made(self, default: str = LOCAL) -> AbstractContextManager[Embedder | None]:
+        """The embedder that they name: see chosen_embedder."""
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        return chosen_embedder(given.pop("embedder"), default=default, **given)
+
+
+def takes_embedder(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of EmbedderChoice in place of the one parameter that is annotated with it."""
+    signature = inspect.signature(command, eval_str=True)
+    options = inspect.signature(EmbedderChoice, eval_str=True).parameters
+    (bundle,) = (name for name, one in signature.parameters.items() if one.annotation is EmbedderChoice)
+    parameters: list[inspect.Parameter] = []
+    for name, one in signature.parameters.items():
+        parameters += [option.replace(kind=one.kind) for option in options.values()] if name == bundle else [one]
+
+    @wraps(command)
+    def run(*arguments: Any, **given: Any) -> None:
+        choice = EmbedderChoice(**{name: given.pop(name) for name in options})
+        command(*arguments, **given, **{bundle: choice})
+
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
 
 
 @contextmanager

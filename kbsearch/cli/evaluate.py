@@ -30,17 +30,7 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
-from kbsearch.cli.embedders import (
-    LOCAL,
-    NONE,
-    BaseUrlOption,
-    DimensionsOption,
-    EmbedderOption,
-    ModelOption,
-    PassagePrefixOption,
-    QueryPrefixOption,
-    chosen_embedder,
-)
+from kbsearch.cli.embedders import LOCAL, NONE, EmbedderChoice, takes_embedder
 from kbsearch.cli.progress import progress_bars
 from kbsearch.embed import Embedder, MissingExtraError, ModelFileError
 from kbsearch.embed.errors import how_to_install
@@ -76,6 +66,7 @@ def register(app: typer.Typer) -> None:
     app.command("evaluate", cls=Checked)(evaluate_command)
 
 
+@takes_embedder
 def evaluate_command(
     folder: Annotated[
         Path | None,
@@ -122,12 +113,7 @@ def evaluate_command(
             show_default=False,
         ),
     ] = None,
-    embedder: EmbedderOption = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    dimensions: DimensionsOption = None,
-    query_prefix: QueryPrefixOption = None,
-    passage_prefix: PassagePrefixOption = None,
+    embedding: EmbedderChoice,
     dsn: DsnOption = None,
     schema: SchemaOption = DEFAULT,
     as_json: JsonOption = False,
@@ -139,20 +125,13 @@ def evaluate_command(
     Exit code 1 if some questions were refused: they count 0. A question that an arbitrated search escalates counts 0, too, and is told.
     """
     errors = messages()
-    settings = {
-        "model": model,
-        "base_url": base_url,
-        "dimensions": dimensions,
-        "query_prefix": query_prefix,
-        "passage_prefix": passage_prefix,
-    }
     try:
         if (folder is None) == (gold is None):
             raise CollectionError("name a folder, or a gold set by --gold SET")  # noqa: TRY301
         systems = _systems(system, profile)
         collection = Collection.load(folder) if folder is not None else None
         with connected(dsn, schema) as connection, progress_bars(errors) as progress:
-            asked = _Asked(connection, systems, embedder, settings, progress, schema)
+            asked = _Asked(connection, systems, embedding, progress, schema)
             evaluation = (
                 asked.gold_set(gold or "", org, syntax is not False)
                 if collection is None
@@ -187,15 +166,14 @@ class _Asked:
 
     connection: Any
     systems: Mapping[str, str]
-    embedder: str | None
-    settings: Mapping[str, Any]
+    embedding: EmbedderChoice
     progress: Progress
     schema: str
 
     def gold_set(self, name: str, org: str | None, syntax: bool) -> Evaluation:
         org_id = find_organization(self.connection, org, self.schema).id
         asked, unjudged = questions(self.connection, org_id, name, self.schema)
-        with embedder_in_place(self.connection, org_id, self.embedder, self.settings, self.schema) as chosen:
+        with embedder_in_place(self.connection, org_id, self.embedding, self.schema) as chosen:
             return evaluate_in_place(
                 self.connection,
                 org_id,
@@ -209,11 +187,11 @@ class _Asked:
             )
 
     def collection(self, collection: Collection, split: Split, syntax: bool) -> Evaluation:
-        if self.embedder not in (None, NONE):
+        if self.embedding.embedder not in (None, NONE):
             collection = replace(collection, document_vectors=None, query_vectors=None)
         complete = collection.query_vectors is not None and collection.document_vectors is not None
         default = NONE if complete and split is Split.none else LOCAL
-        with chosen_embedder(self.embedder, default=default, **self.settings) as chosen:
+        with self.embedding.made(default=default) as chosen:
             if chosen is None and default != NONE:
                 raise CollectionError("the folder brings no vectors for this: name an --embedder")
             return evaluate(
@@ -238,17 +216,17 @@ def _systems(system: list[str] | None, profile: list[str] | None) -> dict[str, s
 
 @contextmanager
 def embedder_in_place(
-    connection: Any, org_id: int, embedder: str | None, settings: Mapping[str, Any], schema: str
+    connection: Any, org_id: int, embedding: EmbedderChoice, schema: str
 ) -> Iterator[Embedder | None]:
     """The embedder of the organisation's questions: the one named, or the local model if it is of the active space."""
     active = active_identity(connection, org_id, schema)
-    if active is None or embedder == NONE:
-        if embedder not in (None, NONE):
+    if active is None or embedding.embedder == NONE:
+        if embedding.embedder not in (None, NONE):
             raise UsageError("the organisation has no embeddings: --embedder none asks by words only")
         yield None
         return
     space, identity, _ = active
-    with chosen_embedder(embedder, default=LOCAL, **settings) as chosen:
+    with embedding.made() as chosen:
         if chosen is None or (chosen.model, chosen.revision, chosen.dimensions) != identity:
             raise UsageError(
                 f"searches use the space {space.name!r}, of {identity[0]}: name its --embedder, or ask by words only (--embedder none)"

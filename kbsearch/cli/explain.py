@@ -39,14 +39,7 @@ from kbsearch.cli.common import (
     emit,
     messages,
 )
-from kbsearch.cli.embedders import (
-    BaseUrlOption,
-    DimensionsOption,
-    EmbedderOption,
-    ModelOption,
-    PassagePrefixOption,
-    QueryPrefixOption,
-)
+from kbsearch.cli.embedders import EmbedderChoice, takes_embedder
 from kbsearch.cli.explanations import show_candidates, show_explanations, show_why
 from kbsearch.models import ArticleExplanation
 from kbsearch.options import ExplainOptions, RankingOptions
@@ -66,6 +59,7 @@ def register(app: typer.Typer) -> None:
     app.command("explain", cls=Checked)(explain)
 
 
+@takes_embedder
 def explain(
     context: typer.Context,
     question: QuestionArgument,
@@ -90,12 +84,7 @@ def explain(
     exploratory: ExploratoryOption = False,
     embed: EmbedOption = None,
     cache: CacheOption = False,
-    embedder: EmbedderOption = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    dimensions: DimensionsOption = None,
-    query_prefix: QueryPrefixOption = None,
-    passage_prefix: PassagePrefixOption = None,
+    embedding: EmbedderChoice,
     dsn: DsnOption = None,
     schema: SchemaOption = DEFAULT,
     as_json: JsonOption = False,
@@ -104,20 +93,7 @@ def explain(
     if candidates and (why is not None or is_typed(context, "offset") or is_typed(context, "cursor")):
         raise typer.BadParameter("goes with neither --why nor --offset nor --cursor", param_hint="--candidates")
     with (
-        asking(
-            context,
-            dsn=dsn,
-            schema=schema,
-            org=org,
-            embed=embed,
-            embedder=embedder,
-            cache=cache,
-            model=model,
-            base_url=base_url,
-            dimensions=dimensions,
-            query_prefix=query_prefix,
-            passage_prefix=passage_prefix,
-        ) as asked,
+        asking(context, embedding, dsn=dsn, schema=schema, org=org, embed=embed, cache=cache) as asked,
         one_moment(asked.connection),
     ):
         ranking = asked.ranking(kind, quota, profile, min_score, language, exploratory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,16 +26,7 @@ from kbsearch.cli.common import (
     emit,
     messages,
 )
-from kbsearch.cli.embedders import (
-    NONE,
-    BaseUrlOption,
-    DimensionsOption,
-    EmbedderOption,
-    ModelOption,
-    PassagePrefixOption,
-    QueryPrefixOption,
-    chosen_embedder,
-)
+from kbsearch.cli.embedders import NONE, EmbedderChoice, takes_embedder
 from kbsearch.cli.progress import progress_bars
 from kbsearch.cli.recipes import (
     AllowMachineNamesOption,
@@ -74,6 +65,7 @@ def register(app: typer.Typer) -> None:
     app.command("ingest", cls=Checked)(ingest_command)
 
 
+@takes_embedder
 def ingest_command(
     paths: Annotated[
         list[Path] | None,
@@ -148,12 +140,7 @@ def ingest_command(
     template: TemplateOption = None,
     no_path: NoPathOption = False,
     allow_machine_names: AllowMachineNamesOption = False,
-    embedder: EmbedderOption = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    dimensions: DimensionsOption = None,
-    query_prefix: QueryPrefixOption = None,
-    passage_prefix: PassagePrefixOption = None,
+    embedding: EmbedderChoice,
     also: AlsoOption = None,
     no_embed: Annotated[
         bool,
@@ -193,14 +180,7 @@ def ingest_command(
         )
         options = SqlOptions(source or "", body_format.value, kind, updated_at, overlap, schema)
         with (
-            chosen_embedder(
-                NONE if no_embed else embedder,
-                model=model,
-                base_url=base_url,
-                dimensions=dimensions,
-                query_prefix=query_prefix,
-                passage_prefix=passage_prefix,
-            ) as chosen,
+            (replace(embedding, embedder=NONE) if no_embed else embedding).made() as chosen,
             embedders_of(also or (), "--also") as others,
             _rows(from_sql, options, source_dsn or dsn) as rows,
             connected(dsn, schema) as connection,

@@ -39,14 +39,7 @@ from kbsearch.cli.common import (
     emit,
     messages,
 )
-from kbsearch.cli.embedders import (
-    BaseUrlOption,
-    DimensionsOption,
-    EmbedderOption,
-    ModelOption,
-    PassagePrefixOption,
-    QueryPrefixOption,
-)
+from kbsearch.cli.embedders import EmbedderChoice, takes_embedder
 from kbsearch.cli.results import arbitrated, reasons
 from kbsearch.errors import SnapshotError
 from kbsearch.models import Page, Result
@@ -66,6 +59,7 @@ def register(app: typer.Typer) -> None:
     app.command("pages", cls=Checked)(pages)
 
 
+@takes_embedder
 def pages(
     context: typer.Context,
     question: QuestionArgument,
@@ -81,12 +75,7 @@ def pages(
     exploratory: ExploratoryOption = False,
     embed: EmbedOption = None,
     cache: CacheOption = False,
-    embedder: EmbedderOption = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    dimensions: DimensionsOption = None,
-    query_prefix: QueryPrefixOption = None,
-    passage_prefix: PassagePrefixOption = None,
+    embedding: EmbedderChoice,
     dsn: DsnOption = None,
     schema: SchemaOption = DEFAULT,
     as_json: JsonOption = False,
@@ -96,20 +85,7 @@ def pages(
     Nothing is left behind. Exit code 1 if something is wrong, or nothing was found.
     """
     with (
-        asking(
-            context,
-            dsn=dsn,
-            schema=schema,
-            org=org,
-            embed=embed,
-            embedder=embedder,
-            cache=cache,
-            model=model,
-            base_url=base_url,
-            dimensions=dimensions,
-            query_prefix=query_prefix,
-            passage_prefix=passage_prefix,
-        ) as asked,
+        asking(context, embedding, dsn=dsn, schema=schema, org=org, embed=embed, cache=cache) as asked,
         one_moment(asked.connection),
     ):
         ranking = asked.ranking(kind, quota, profile, min_score, language, exploratory)

@@ -31,15 +31,7 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
-from kbsearch.cli.embedders import (
-    BaseUrlOption,
-    DimensionsOption,
-    EmbedderOption,
-    ModelOption,
-    PassagePrefixOption,
-    QueryPrefixOption,
-    chosen_embedder,
-)
+from kbsearch.cli.embedders import EmbedderChoice, takes_embedder
 from kbsearch.cli.progress import progress_bars
 from kbsearch.cli.recipes import (
     AllowMachineNamesOption,
@@ -68,6 +60,7 @@ def register(app: typer.Typer) -> None:
     app.command("reembed", cls=Checked)(reembed_command)
 
 
+@takes_embedder
 def reembed_command(
     *,
     space: Annotated[
@@ -103,12 +96,7 @@ def reembed_command(
             show_default=False,
         ),
     ] = None,
-    embedder: EmbedderOption = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    dimensions: DimensionsOption = None,
-    query_prefix: QueryPrefixOption = None,
-    passage_prefix: PassagePrefixOption = None,
+    embedding: EmbedderChoice,
     chunk_tokens: ChunkTokensOption = None,
     chunk_characters: ChunkCharactersOption = None,
     template: TemplateOption = None,
@@ -126,14 +114,7 @@ def reembed_command(
     try:
         asked = None if questions is None else _questions(questions)
         with (
-            chosen_embedder(
-                embedder,
-                model=model,
-                base_url=base_url,
-                dimensions=dimensions,
-                query_prefix=query_prefix,
-                passage_prefix=passage_prefix,
-            ) as chosen,
+            embedding.made() as chosen,
             connected(dsn, schema) as connection,
             _progress() as progress,
         ):

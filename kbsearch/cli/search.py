@@ -36,14 +36,7 @@ from kbsearch.cli.common import (
     emit,
     messages,
 )
-from kbsearch.cli.embedders import (
-    BaseUrlOption,
-    DimensionsOption,
-    EmbedderOption,
-    ModelOption,
-    PassagePrefixOption,
-    QueryPrefixOption,
-)
+from kbsearch.cli.embedders import EmbedderChoice, takes_embedder
 from kbsearch.cli.results import show_page
 from kbsearch.schema import DEFAULT
 
@@ -53,6 +46,7 @@ def register(app: typer.Typer) -> None:
     app.command("search", cls=Checked)(search)
 
 
+@takes_embedder
 def search(
     context: typer.Context,
     question: QuestionArgument,
@@ -79,31 +73,13 @@ def search(
     ] = False,
     embed: EmbedOption = None,
     cache: CacheOption = False,
-    embedder: EmbedderOption = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    dimensions: DimensionsOption = None,
-    query_prefix: QueryPrefixOption = None,
-    passage_prefix: PassagePrefixOption = None,
+    embedding: EmbedderChoice,
     dsn: DsnOption = None,
     schema: SchemaOption = DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Search an organisation's articles. Exit code 1 if nothing was found."""
-    with asking(
-        context,
-        dsn=dsn,
-        schema=schema,
-        org=org,
-        embed=embed,
-        embedder=embedder,
-        cache=cache,
-        model=model,
-        base_url=base_url,
-        dimensions=dimensions,
-        query_prefix=query_prefix,
-        passage_prefix=passage_prefix,
-    ) as asked:
+    with asking(context, embedding, dsn=dsn, schema=schema, org=org, embed=embed, cache=cache) as asked:
         page = asked.client.search(
             asked.organization.id,
             question,

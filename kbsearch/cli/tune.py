@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,17 +29,7 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
-from kbsearch.cli.embedders import (
-    LOCAL,
-    NONE,
-    BaseUrlOption,
-    DimensionsOption,
-    EmbedderOption,
-    ModelOption,
-    PassagePrefixOption,
-    QueryPrefixOption,
-    chosen_embedder,
-)
+from kbsearch.cli.embedders import LOCAL, NONE, EmbedderChoice, takes_embedder
 from kbsearch.cli.evaluate import Split, embedder_in_place
 from kbsearch.cli.progress import progress_bars
 from kbsearch.embed import MissingExtraError, ModelFileError
@@ -61,6 +51,7 @@ def register(app: typer.Typer) -> None:
     app.command("tune", cls=Checked)(tune_command)
 
 
+@takes_embedder
 def tune_command(
     folder: Annotated[
         Path | None,
@@ -121,12 +112,7 @@ def tune_command(
             show_default=False,
         ),
     ] = None,
-    embedder: EmbedderOption = None,
-    model: ModelOption = None,
-    base_url: BaseUrlOption = None,
-    dimensions: DimensionsOption = None,
-    query_prefix: QueryPrefixOption = None,
-    passage_prefix: PassagePrefixOption = None,
+    embedding: EmbedderChoice,
     dsn: DsnOption = None,
     schema: SchemaOption = DEFAULT,
     as_json: JsonOption = False,
@@ -137,13 +123,6 @@ def tune_command(
     nothing. Exit code 0: something better was found. 1: nothing is. 2: wrong command line, or too few questions. 3: refused by kbsearch.
     """
     errors = messages()
-    settings = {
-        "model": model,
-        "base_url": base_url,
-        "dimensions": dimensions,
-        "query_prefix": query_prefix,
-        "passage_prefix": passage_prefix,
-    }
     if not re.fullmatch("[a-z][a-z0-9_]{0,62}", name):
         raise typer.BadParameter(
             f"{clean(name)!r} is not 1 to 63 of a-z, 0-9 and _, a letter first", param_hint="--name"
@@ -157,7 +136,7 @@ def tune_command(
             raise CollectionError("name a folder, or a gold set by --gold SET; --also goes with a folder")  # noqa: TRY301
         collections = [Collection.load(one) for one in (folder, *(also or ())) if one is not None]
         with connected(dsn, schema) as connection, progress_bars(errors) as progress:
-            asking = _Asking(connection, plan, not dry_run, embedder, settings, progress, schema)
+            asking = _Asking(connection, plan, not dry_run, embedding, progress, schema)
             tuned = (
                 asking.folders(collections, org, split, bool(syntax))
                 if gold is None
@@ -188,15 +167,14 @@ class _Asking:
     connection: Any
     plan: Plan
     write: bool
-    embedder: str | None
-    settings: Mapping[str, Any]
+    embedding: EmbedderChoice
     progress: Progress
     schema: str
 
     def gold_set(self, name: str, org: str | None, syntax: bool) -> Tuned:
         org_id = find_organization(self.connection, org, self.schema).id
         asked, _ = questions(self.connection, org_id, name, self.schema)
-        with embedder_in_place(self.connection, org_id, self.embedder, self.settings, self.schema) as chosen:
+        with embedder_in_place(self.connection, org_id, self.embedding, self.schema) as chosen:
             if chosen is None:
                 raise CollectionError("without vectors there is one leg, and nothing to weigh")
             return tune_in_place(
@@ -214,11 +192,11 @@ class _Asking:
     def folders(self, collections: Sequence[Collection], org: str | None, split: Split, syntax: bool) -> Tuned:
         """Tune on the first, and look at the others."""
         into = None if org is None else find_organization(self.connection, org, self.schema).id
-        if self.embedder not in (None, NONE):
+        if self.embedding.embedder not in (None, NONE):
             collections = [replace(one, document_vectors=None, query_vectors=None) for one in collections]
         complete = all(one.query_vectors is not None and one.document_vectors is not None for one in collections)
         default = NONE if complete and split is Split.none else LOCAL
-        with chosen_embedder(self.embedder, default=default, **self.settings) as chosen:
+        with self.embedding.made(default=default) as chosen:
             if chosen is None and default != NONE:
                 raise CollectionError("the folder brings no vectors for this: name an --embedder")
             return tune_collection(

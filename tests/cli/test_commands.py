@@ -44,3 +44,16 @@ def test_what_is_no_command_is_a_usage_error_that_says_what_was_meant() -> None:
     refused = CliRunner().invoke(app, ["serch"])
     assert refused.exit_code == 2
     assert "search" in refused.output
+
+
+def test_what_names_an_embedder_is_the_same_in_every_command() -> None:
+    group: Any = typer.main.get_command(app)
+    names = ("embedder", "model", "base_url", "dimensions", "query_prefix", "passage_prefix")
+    found = {
+        command: [
+            (one.name, one.opts, one.help, one.envvar) for one in group.commands[command].params if one.name in names
+        ]
+        for command in ("ingest", "embed", "reembed", "search", "explain", "pages", "evaluate", "aa", "tune")
+    }
+    assert [name for name, *_ in found["search"]] == [*names]
+    assert [command for command, options in found.items() if options != found["search"]] == []
