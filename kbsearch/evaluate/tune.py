@@ -26,7 +26,7 @@ from kbsearch.evaluate.choice import (
 from kbsearch.evaluate.collection import Collection, prose
 from kbsearch.evaluate.legs import DEPTH, Ids, ndcg, read_legs
 from kbsearch.evaluate.profiles import NAME, NOTHING, Kept, copy_exact, create_profile, present_profile
-from kbsearch.evaluate.run import Split, load, prepare, vectors_of_queries
+from kbsearch.evaluate.run import Prepared, Split, load, prepare, vectors_of_queries
 from kbsearch.schema import DEFAULT, in_schema
 
 Connection: TypeAlias = psycopg.Connection[Any]
@@ -117,15 +117,17 @@ def tune_collection(
         ValueError: vectors are missing and there is no embedder.
         KBSearchError: the database refused something.
     """
+    prepared, questions = _prepare(collection, split, embedder, syntax, progress)
     try:
         with connection.transaction(force_rollback=True):
-            loaded, questions = _load(connection, collection, org_id, split, embedder, syntax, progress, schema)
+            loaded = _load(connection, prepared, org_id, schema)
             base = plan.base or _pinned(connection, loaded if org_id is None else org_id, schema)
             tuned = _tune(connection, loaded, questions, replace(plan, base=base), progress, schema)
         tuning = tuned.tuning
         for other in also if tuning.chosen else ():
+            prepared, questions = _prepare(other, split, embedder, syntax, progress)
             with connection.transaction(force_rollback=True):
-                loaded, questions = _load(connection, other, org_id, split, embedder, syntax, progress, schema)
+                loaded = _load(connection, prepared, org_id, schema)
                 scorer = present_profile(connection, loaded, base, schema).scorer
                 asked = _ask_exactly(connection, loaded, questions, tuning.base, scorer, progress, schema)
             tuning = tuning.measured(other.name, asked)
@@ -336,24 +338,20 @@ def _pinned(connection: Connection, org_id: int, schema: str) -> str:
     return "weighted@1" if row is None else str(row[0])
 
 
-def _load(
-    connection: Connection,
-    collection: Collection,
-    org_id: int | None,
-    split: Split,
-    embedder: Embedder | None,
-    syntax: bool,
-    progress: Progress,
-    schema: str,
-) -> tuple[int, list[Question]]:
-    """Load a collection into an organisation of its own, with the profiles of another one, and return its id and the questions."""
-    prepared = prepare(collection, split, embedder, progress)
-    questions = _questions(collection, embedder, syntax, progress)
+def _prepare(
+    collection: Collection, split: Split, embedder: Embedder | None, syntax: bool, progress: Progress
+) -> tuple[Prepared, list[Question]]:
+    """All that takes an embedder's time; no transaction is open meanwhile."""
+    return prepare(collection, split, embedder, progress), _questions(collection, embedder, syntax, progress)
+
+
+def _load(connection: Connection, prepared: Prepared, org_id: int | None, schema: str) -> int:
+    """Load a collection into an organisation of its own, with the profiles of another one, and return its id."""
     loaded = load(connection, prepared.documents, prepared.chunks, prepared.vectors, schema)
     if org_id is not None:
         for statement in _COPIED:
             connection.execute(in_schema(statement, schema).encode(), (loaded, org_id))
-    return loaded, questions
+    return loaded
 
 
 def _questions(collection: Collection, embedder: Embedder | None, syntax: bool, progress: Progress) -> list[Question]:

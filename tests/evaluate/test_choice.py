@@ -153,6 +153,17 @@ def test_questions_are_set_apart_by_their_order_and_none_is_lost() -> None:
     assert apart.queries[:2] == ("q0001", "q0003")
 
 
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.9])
+def test_paraphrases_are_on_one_side(share: float) -> None:
+    numbers = [3, 3, 1, 2, 3, 0, 1, 1, 4, 4, 5, 6, 7, 7, 7, 7, 8, 2, 9, 0]
+    given = asked(peak(0.5, 20), groups=numbers)
+    kept, apart = split_apart(given, share)
+    assert not set(kept.groups) & set(apart.groups)
+    assert sorted(kept.queries + apart.queries) == list(given.queries)
+    assert kept.queries == tuple(sorted(kept.queries))
+    assert abs(len(apart.queries) - 20 * share) < 4, "the largest group has four"
+
+
 def test_what_is_worse_elsewhere_is_not_chosen() -> None:
     values = peak(0.8, 200)
     found = decide(asked(values, base=values[:, WEIGHTS.index(0.5)]), "weighted@1")

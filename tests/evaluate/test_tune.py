@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from kbsearch.client import KBSearch
+from kbsearch.embed import CallableEmbedder
 from kbsearch.errors import KBSearchError
 from kbsearch.evaluate import Collection, EvaluationDocument, Query, evaluate
 from kbsearch.evaluate.choice import RRF, WEIGHTS, Setting, TuningError
@@ -268,3 +269,19 @@ def test_a_question_that_the_search_refuses_counts_0_and_is_named(connection: Co
     assert list(asked.refused) == ["q00"]
     assert (asked.base[0], asked.weighted[0].max(), asked.rrf[0].max()) == (0, 0, 0)
     assert tuned.tuning.chosen is not None
+
+
+def test_nothing_is_embedded_while_a_transaction_is_open(connection: Connection, org: int) -> None:
+    given = collection()
+    seen: list[int] = []
+
+    def embed(texts: list[str]) -> Any:
+        assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        seen.append(len(texts))
+        return np.eye(COUNT, dtype=np.float32)[[int(text[-2:]) for text in texts]]
+
+    bare = replace(given, document_vectors=None, query_vectors=None)
+    embedder = CallableEmbedder(embed, model="eye", dimensions=COUNT)
+    tuned = tune_collection(connection, bare, Plan(), also=[replace(bare, name="other")], org_id=org, embedder=embedder)
+    assert sum(seen) >= 2 * COUNT
+    assert tuned.tuning.questions == COUNT

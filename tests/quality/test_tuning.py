@@ -30,10 +30,10 @@ def _tuned(dsn: str, name: str, hold_out: float) -> Tuning:
         return tune_collection(connection, Collection.load(SHARED / name), Plan(hold_out=hold_out)).tuning
 
 
-def test_tuned_on_half_of_the_paraphrases_the_other_half_is_answered_better(shared_database: str) -> None:
+def test_tuned_on_one_half_the_other_is_answered_better_which_has_no_paraphrase_of_it(shared_database: str) -> None:
     found = _tuned(shared_database, "stackfaq", 0.5)
     assert found.chosen is not None
-    assert (found.questions, found.asked.refused) == (625, {})
+    assert (found.questions, found.asked.refused) == (620, {})
     assert found.apart is not None
     assert found.apart.mean > 0.945
     assert found.apart.mean > found.apart.base
