@@ -19,7 +19,6 @@ from rich.text import Text
 
 from kbsearch.cli.common import (
     NO,
-    USAGE,
     Checked,
     DsnOption,
     JsonOption,
@@ -32,11 +31,11 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
+from kbsearch.cli.complaints import complaining
 from kbsearch.cli.embedders import LOCAL, NONE, EmbedderChoice, takes_embedder
 from kbsearch.cli.evaluate import embedder_in_place
 from kbsearch.cli.progress import progress_bars
 from kbsearch.embed import MissingExtraError, ModelFileError
-from kbsearch.embed.errors import how_to_install
 from kbsearch.evaluate.aa import Difference, Side, compare
 from kbsearch.evaluate.build import BuildError
 from kbsearch.evaluate.collection import Collection, CollectionError, prose
@@ -131,7 +130,7 @@ def aa_command(
         raise typer.BadParameter("the other database is missing", param_hint="--other-dsn")
     profiles = tuple(one if "@" in one else f"{one}@1" for one in profile or PROFILES)
     found: dict[str, Difference | str] = {}
-    with _explained(errors):
+    with complaining(BuildError, CollectionError, GoldError, MissingExtraError, ModelFileError, UsageError, work="A/A"):
         collection = None if folder is None else some(Collection.load(folder), number)
         with _terminated(), progress_bars(errors) as progress:
             asked = _Asked(profiles, number, embedding, progress, schema)
@@ -208,24 +207,6 @@ class _Asked:
                 profiles=self.profiles,
                 progress=self.progress,
             )
-
-
-@contextmanager
-def _explained(errors: Console) -> Iterator[None]:
-    """What is wrong with the request ends the command."""
-    try:
-        yield
-    except (BuildError, CollectionError, GoldError, MissingExtraError, ModelFileError, UsageError) as error:
-        errors.print(clean(str(error)), style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(USAGE) from error
-    except ModuleNotFoundError as error:
-        errors.print(
-            f"A/A needs the package {error.name}, which is not installed. {how_to_install('evaluate')}",
-            style="red",
-            markup=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(USAGE) from error
 
 
 @contextmanager

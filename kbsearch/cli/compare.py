@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from kbsearch.cli.common import NO, REFUSED, USAGE, Checked, JsonOption, clean, console, counted, emit, messages
-from kbsearch.embed.errors import MissingExtraError, how_to_install, require
+from kbsearch.cli.common import NO, REFUSED, Checked, JsonOption, clean, console, counted, emit
+from kbsearch.cli.complaints import complaining
+from kbsearch.embed.errors import MissingExtraError, require
 from kbsearch.evaluate.collection import Collection, CollectionError
 from kbsearch.evaluate.compare import (
     TREATMENT,
@@ -90,8 +91,7 @@ def compare_command(
     Exit code 0: there is a verdict (with --fail-if-worse: and B is not worse). 1: B is worse, with --fail-if-worse. 2: the runs cannot be
     compared: a file cannot be read, or questions and judgements are others. 3: no verdict, because more than the treatment differs.
     """
-    errors = messages()
-    try:
+    with complaining(RunError, ComparisonError, CollectionError, MissingExtraError, work="comparing"):
         if html is not None:
             _check_folder(html)
             require("matplotlib", "plots", extra="evaluate")
@@ -109,17 +109,6 @@ def compare_command(
         titles = {document.id: document.title for document in texts.documents} if texts else {}
         if html is not None:
             write_text(html, html_report(found, questions, titles))
-    except (RunError, ComparisonError, CollectionError, MissingExtraError) as error:
-        errors.print(clean(str(error)), style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(USAGE) from error
-    except ModuleNotFoundError as error:
-        errors.print(
-            f"comparing needs the package {error.name}, which is not installed. {how_to_install('evaluate')}",
-            style="red",
-            markup=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(USAGE) from error
     if as_json:
         emit(found.as_json())
     else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from kbsearch import demo
-from kbsearch.cli.common import NO, USAGE, Checked, DsnOption, SchemaOption, connected, console, messages
+from kbsearch.cli.common import NO, Checked, DsnOption, SchemaOption, connected, console
+from kbsearch.cli.complaints import complaining
 from kbsearch.embed import LocalEmbedder, MissingExtraError, ModelFileError
 from kbsearch.schema import DEFAULT
 
@@ -20,11 +21,8 @@ def demo_command(dsn: DsnOption = None, schema: SchemaOption = DEFAULT) -> None:
 
     Exit code 1 if a check fails.
     """
-    try:
+    with complaining(MissingExtraError, ModelFileError):
         embedder = LocalEmbedder()
-    except (MissingExtraError, ModelFileError) as error:
-        messages().print(str(error), style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(USAGE) from error
     with connected(dsn, schema) as connection:
         if not demo.run(console(), connection, embedder, schema):
             raise typer.Exit(NO)

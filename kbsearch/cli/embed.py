@@ -13,7 +13,6 @@ import typer
 
 from kbsearch.cli.common import (
     NO,
-    USAGE,
     Checked,
     DsnOption,
     JsonOption,
@@ -25,6 +24,7 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
+from kbsearch.cli.complaints import complaining
 from kbsearch.cli.embedders import EmbedderChoice, takes_embedder
 from kbsearch.cli.ingest import file_sources
 from kbsearch.cli.recipes import (
@@ -76,34 +76,31 @@ def embed_command(
     """
     if show == diff:
         raise typer.BadParameter("give one of them", param_hint="--show, --diff")
-    try:
-        with (
-            embedding.made() as chosen,
-            _stored(dsn, schema, wanted=diff) as connection,
-        ):
-            if chosen is None:
-                raise typer.BadParameter("none gives a model nothing", param_hint="--embedder")
-            entries = preview(
-                file_sources(paths, pydoc=False, kind="article", name=None),
+    with (
+        complaining(UsageError, MissingExtraError, ModelFileError),
+        embedding.made() as chosen,
+        _stored(dsn, schema, wanted=diff) as connection,
+    ):
+        if chosen is None:
+            raise typer.BadParameter("none gives a model nothing", param_hint="--embedder")
+        entries = preview(
+            file_sources(paths, pydoc=False, kind="article", name=None),
+            chosen,
+            splitter=chosen_splitter(
                 chosen,
-                splitter=chosen_splitter(
-                    chosen,
-                    tokens=chunk_tokens,
-                    characters=chunk_characters,
-                    template=template,
-                    no_path=no_path,
-                    allow_machine_names=allow_machine_names,
-                ),
-                machine=Machine.here(*paths),
-            )
-            said_no = (
-                _show(entries, as_json=as_json)
-                if connection is None
-                else _diff(entries, connection, org, schema, as_json=as_json)
-            )
-    except (UsageError, MissingExtraError, ModelFileError) as error:
-        messages().print(clean(str(error)), style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(USAGE) from error
+                tokens=chunk_tokens,
+                characters=chunk_characters,
+                template=template,
+                no_path=no_path,
+                allow_machine_names=allow_machine_names,
+            ),
+            machine=Machine.here(*paths),
+        )
+        said_no = (
+            _show(entries, as_json=as_json)
+            if connection is None
+            else _diff(entries, connection, org, schema, as_json=as_json)
+        )
     if said_no:
         raise typer.Exit(NO)
 

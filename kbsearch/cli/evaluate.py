@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,7 +16,6 @@ from rich.text import Text
 
 from kbsearch.cli.common import (
     NO,
-    USAGE,
     Checked,
     DsnOption,
     JsonOption,
@@ -30,10 +29,10 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
+from kbsearch.cli.complaints import complaining
 from kbsearch.cli.embedders import LOCAL, NONE, EmbedderChoice, takes_embedder
 from kbsearch.cli.progress import progress_bars
 from kbsearch.embed import Embedder, MissingExtraError, ModelFileError
-from kbsearch.embed.errors import how_to_install
 from kbsearch.evaluate import (
     METRICS,
     SYSTEMS,
@@ -125,9 +124,11 @@ def evaluate_command(
     Exit code 1 if some questions were refused: they count 0. A question that an arbitrated search escalates counts 0, too, and is told.
     """
     errors = messages()
-    try:
+    with complaining(
+        MissingExtraError, ModelFileError, CollectionError, GoldError, RunError, UsageError, work="evaluation"
+    ):
         if (folder is None) == (gold is None):
-            raise CollectionError("name a folder, or a gold set by --gold SET")  # noqa: TRY301
+            raise CollectionError("name a folder, or a gold set by --gold SET")
         systems = _systems(system, profile)
         collection = Collection.load(folder) if folder is not None else None
         with connected(dsn, schema) as connection, progress_bars(errors) as progress:
@@ -140,17 +141,6 @@ def evaluate_command(
         if save is not None:
             for result in evaluation.systems.values():
                 result.run.save(save)
-    except (MissingExtraError, ModelFileError, CollectionError, GoldError, RunError, UsageError) as error:
-        errors.print(clean(str(error)), style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(USAGE) from error
-    except ModuleNotFoundError as error:
-        errors.print(
-            f"evaluation needs the package {error.name}, which is not installed. {how_to_install('evaluate')}",
-            style="red",
-            markup=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(USAGE) from error
     if as_json:
         emit(evaluation.as_json())
     else:
@@ -187,16 +177,10 @@ class _Asked:
             )
 
     def collection(self, collection: Collection, split: Split, syntax: bool) -> Evaluation:
-        if self.embedding.embedder not in (None, NONE):
-            collection = replace(collection, document_vectors=None, query_vectors=None)
-        complete = collection.query_vectors is not None and collection.document_vectors is not None
-        default = NONE if complete and split is Split.none else LOCAL
-        with self.embedding.made(default=default) as chosen:
-            if chosen is None and default != NONE:
-                raise CollectionError("the folder brings no vectors for this: name an --embedder")
+        with embedder_of(self.embedding, [collection], split) as ((given,), chosen):
             return evaluate(
                 self.connection,
-                collection,
+                given,
                 systems=self.systems,
                 split=split.value,
                 embedder=chosen,
@@ -212,6 +196,22 @@ def _systems(system: list[str] | None, profile: list[str] | None) -> dict[str, s
         raise CollectionError(f"unknown system {unknown[0]!r}: there are {', '.join(SYSTEMS)}; others by --profile")
     named = {name: found for name, found in SYSTEMS.items() if name in (system or (() if profile else SYSTEMS))}
     return named | {one if "@" in one else f"{one}@1": one for one in profile or ()}
+
+
+@contextmanager
+def embedder_of(
+    embedding: EmbedderChoice, collections: Sequence[Collection], split: Split
+) -> Iterator[tuple[list[Collection], Embedder | None]]:
+    """Collections with the vectors that are to be used, and the embedder of what they lack: one that is named computes all of them anew."""
+    found = list(collections)
+    if embedding.embedder not in (None, NONE):
+        found = [replace(one, document_vectors=None, query_vectors=None) for one in found]
+    complete = all(one.query_vectors is not None and one.document_vectors is not None for one in found)
+    default = NONE if complete and split is Split.none else LOCAL
+    with embedding.made(default=default) as chosen:
+        if chosen is None and default != NONE:
+            raise CollectionError("the folder brings no vectors for this: name an --embedder")
+        yield found, chosen
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from kbsearch.cli.common import (
-    USAGE,
     Checked,
     DsnOption,
     JsonOption,
@@ -24,8 +23,8 @@ from kbsearch.cli.common import (
     counted,
     emit,
     find_organization,
-    messages,
 )
+from kbsearch.cli.complaints import complaining
 from kbsearch.evaluate.collection import CollectionError
 from kbsearch.evaluate.gold import (
     GoldError,
@@ -60,12 +59,8 @@ def register(app: typer.Typer) -> None:
 @contextmanager
 def _organization(org: str | None, dsn: str | None, schema: str) -> Iterator[tuple[Any, int]]:
     """A connection, and the id of the organisation; what is wrong with the request ends the command."""
-    try:
-        with connected(dsn, schema) as connection:
-            yield connection, find_organization(connection, org, schema).id
-    except (GoldError, CollectionError) as error:
-        messages().print(clean(str(error)), style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(USAGE) from error
+    with complaining(GoldError, CollectionError), connected(dsn, schema) as connection:
+        yield connection, find_organization(connection, org, schema).id
 
 
 def _articles(connection: Any, org_id: int, ids: list[int] | None, refs: list[str] | None, schema: str) -> list[int]:

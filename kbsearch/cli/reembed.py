@@ -17,7 +17,6 @@ from rich.text import Text
 
 from kbsearch.cli.common import (
     NO,
-    USAGE,
     Checked,
     DsnOption,
     JsonOption,
@@ -31,6 +30,7 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
+from kbsearch.cli.complaints import complaining
 from kbsearch.cli.embedders import EmbedderChoice, takes_embedder
 from kbsearch.cli.progress import progress_bars
 from kbsearch.cli.recipes import (
@@ -111,7 +111,7 @@ def reembed_command(
     Exit code 1 if chunks were skipped (they are listed).
     """
     comparison = None
-    try:
+    with complaining(UsageError, MissingExtraError, ModelFileError):
         asked = None if questions is None else _questions(questions)
         with (
             embedding.made() as chosen,
@@ -154,9 +154,6 @@ def reembed_command(
                         missing=report.missing + later.missing,
                         embedded=report.embedded + later.embedded,
                     )
-    except (UsageError, MissingExtraError, ModelFileError) as error:
-        messages().print(clean(str(error)), style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(USAGE) from error
     if as_json:
         emit({**asdict(report), "organization": organization.name, "comparison": _values(comparison)})
     else:

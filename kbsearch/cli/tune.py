@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,6 @@ from rich.text import Text
 from kbsearch.cli.common import (
     NO,
     REFUSED,
-    USAGE,
     Checked,
     DsnOption,
     JsonOption,
@@ -29,8 +28,9 @@ from kbsearch.cli.common import (
     find_organization,
     messages,
 )
-from kbsearch.cli.embedders import LOCAL, NONE, EmbedderChoice, takes_embedder
-from kbsearch.cli.evaluate import Split, embedder_in_place
+from kbsearch.cli.complaints import complaining
+from kbsearch.cli.embedders import EmbedderChoice, takes_embedder
+from kbsearch.cli.evaluate import Split, embedder_in_place, embedder_of
 from kbsearch.cli.progress import progress_bars
 from kbsearch.embed import MissingExtraError, ModelFileError
 from kbsearch.embed.errors import require
@@ -128,12 +128,15 @@ def tune_command(
             f"{clean(name)!r} is not 1 to 63 of a-z, 0-9 and _, a letter first", param_hint="--name"
         )
     plan = Plan(base=base, name=name, folds=folds, hold_out=hold_out)
-    try:
+    with (
+        complaining(DifferentRankingError, code=REFUSED),
+        complaining(MissingExtraError, ModelFileError, CollectionError, GoldError, TuningError, UsageError),
+    ):
         require("scipy", "statistics", extra="evaluate")
         if plot is not None:
             _check_plot(plot)
         if (folder is None) == (gold is None) or (gold is not None and also):
-            raise CollectionError("name a folder, or a gold set by --gold SET; --also goes with a folder")  # noqa: TRY301
+            raise CollectionError("name a folder, or a gold set by --gold SET; --also goes with a folder")
         collections = [Collection.load(one) for one in (folder, *(also or ())) if one is not None]
         with connected(dsn, schema) as connection, progress_bars(errors) as progress:
             asking = _Asking(connection, plan, not dry_run, embedding, progress, schema)
@@ -144,12 +147,6 @@ def tune_command(
             )
         if plot is not None:
             save_surface(plot, tuned.tuning)
-    except (MissingExtraError, ModelFileError, CollectionError, GoldError, TuningError, UsageError) as error:
-        errors.print(clean(str(error)), style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(USAGE) from error
-    except DifferentRankingError as error:
-        errors.print(clean(str(error)), style="red", markup=False, soft_wrap=True)
-        raise typer.Exit(REFUSED) from error
     if as_json:
         emit({**tuned.tuning.as_json(), "profile": tuned.profile})
     else:
@@ -192,18 +189,12 @@ class _Asking:
     def folders(self, collections: Sequence[Collection], org: str | None, split: Split, syntax: bool) -> Tuned:
         """Tune on the first, and look at the others."""
         into = None if org is None else find_organization(self.connection, org, self.schema).id
-        if self.embedding.embedder not in (None, NONE):
-            collections = [replace(one, document_vectors=None, query_vectors=None) for one in collections]
-        complete = all(one.query_vectors is not None and one.document_vectors is not None for one in collections)
-        default = NONE if complete and split is Split.none else LOCAL
-        with self.embedding.made(default=default) as chosen:
-            if chosen is None and default != NONE:
-                raise CollectionError("the folder brings no vectors for this: name an --embedder")
+        with embedder_of(self.embedding, collections, split) as (asked, chosen):
             return tune_collection(
                 self.connection,
-                collections[0],
+                asked[0],
                 self.plan,
-                also=collections[1:],
+                also=asked[1:],
                 org_id=into,
                 write=self.write,
                 split=split.value,
