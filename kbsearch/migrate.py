@@ -299,13 +299,18 @@ def check(target: Target, *, schema: str = DEFAULT) -> list[Difference]:
                 hint=f"Run: kbsearch db upgrade{_option(schema)}",
             )
         revision = _current(session, schema)
-        fresh = _scratch(session)
-        _install(session, fresh)
-        expected = read(session, fresh, as_schema=schema)
+        expected = fresh_inventory(session, schema)
     differences = compare(installed, expected)
     if revision != head():
         differences.insert(0, Difference("revision", "different", revision, head()))
     return differences
+
+
+def fresh_inventory(session: Session, schema: str) -> Inventory:
+    """What a fresh install of the newest revision has, as it would be in a schema. For a transaction that is rolled back."""
+    fresh = _scratch(session)
+    _install(session, fresh)
+    return read(session, fresh, as_schema=schema)
 
 
 def compare(installed: Inventory, expected: Inventory) -> list[Difference]:

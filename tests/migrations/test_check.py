@@ -13,7 +13,7 @@ from psycopg import sql
 from kbsearch import migrate
 from kbsearch.errors import MigrationError, NotInstalledError
 from kbsearch.inventory import Inventory, read
-from kbsearch.session import Session
+from kbsearch.session import Session, opened
 from tests.conftest import Databases
 from tests.migrations.hosts import installed, run
 
@@ -38,6 +38,19 @@ def only_beside(dsn: str, databases: Databases) -> None:
         name = {"name": sql.Identifier(connection.info.dbname), "role": sql.Identifier(databases.role)}
         connection.execute(sql.SQL("REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC").format(**name))
         connection.execute(sql.SQL("GRANT CREATE ON DATABASE {name} TO {role}").format(**name))
+
+
+@pytest.fixture(scope="module")
+def fresh(checked: str) -> Inventory:
+    """What a fresh install beside the one that is checked has."""
+    with opened(checked, rollback=True) as session:
+        return migrate.fresh_inventory(session, "kbsearch")
+
+
+@pytest.fixture
+def installed_once(fresh: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets check() compare with a fresh install that was made once, as nothing that a test changes in the schema decides what a fresh one has."""
+    monkeypatch.setattr(migrate, "fresh_inventory", lambda _session, _schema: fresh)
 
 
 @contextmanager
@@ -171,7 +184,9 @@ DRIFT = [
 
 
 @pytest.mark.parametrize(("change", "name", "problem"), DRIFT, ids=[f"{name} {problem}" for _, name, problem in DRIFT])
-def test_check_finds_a_planted_difference(checked: str, change: str, name: str, problem: str) -> None:
+def test_check_finds_a_planted_difference(
+    checked: str, installed_once: None, change: str, name: str, problem: str
+) -> None:
     with changed(checked) as connection:
         connection.execute(change.encode())
         assert (name, problem) in {(found.name, found.problem) for found in migrate.check(connection)}
@@ -215,6 +230,15 @@ def test_a_search_path_that_lets_temporary_objects_in_is_a_difference(checked: s
         assert [found.name for found in migrate.check(connection)] == [f"function {row[0]}"]
 
 
+def test_a_fresh_install_does_not_follow_what_was_changed(checked: str, fresh: Inventory) -> None:
+    """Which is why one may do for many tests."""
+    with changed(checked) as connection:
+        for statement in [change for change, _, _ in DRIFT if "kb_alembic_version" not in change] + HARMLESS:
+            with connection.transaction(force_rollback="DROP" in statement):
+                connection.execute(statement.encode().replace(b"INDEX mine", b"INDEX IF NOT EXISTS mine"))
+        assert dict(migrate.fresh_inventory(Session(connection), "kbsearch")) == dict(fresh)
+
+
 HARMLESS = [
     "CREATE INDEX mine ON kbsearch.kb_articles (created_at)",
     "CREATE INDEX mine ON kbsearch.kb_articles (created_at) WHERE published",
@@ -239,7 +263,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("change", HARMLESS, ids=[change[:60] for change in HARMLESS])
-def test_what_a_host_adds_is_no_difference(checked: str, change: str) -> None:
+def test_what_a_host_adds_is_no_difference(checked: str, installed_once: None, change: str) -> None:
     with changed(checked) as connection:
         connection.execute(change.encode())
         assert migrate.check(connection) == []
