@@ -55,8 +55,22 @@ def asked_for(config: pytest.Config) -> str | None:
     return str(kind) if kind else "dsn" if os.environ.get("KBSEARCH_TEST_DSN") else None
 
 
-SLOW = ("docker", "testing", "examples", "docs")
-"""Folders whose tests wait more than they compute; they come first, so that no process of the run is left alone with them at its end."""
+FIRST = (
+    "docker",
+    "testing",
+    "examples",
+    "docs",
+    "ingest",
+    "migrations",
+    "properties",
+    "index",
+    "sql",
+    "client",
+    "faults",
+    "fuzz",
+)
+"""Folders with files that take long or wait more than they compute, the longest first; the others' files are short, so that at the end of a run no
+process is left alone with one."""
 
 
 ENGINE = {"swept", "docker"}
@@ -83,9 +97,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.docker)
         elif item.path.is_relative_to(root / "quality"):
             item.add_marker(pytest.mark.quality)
-    items.sort(
-        key=lambda item: item.path.relative_to(root).parts[0] not in SLOW if item.path.is_relative_to(root) else True
-    )
+    places = {folder: place for place, folder in enumerate(FIRST)}
+    items.sort(key=lambda item: places.get(_folder(item.path, root), len(FIRST)))
+
+
+def _folder(file: Path, root: Path) -> str:
+    return file.relative_to(root).parts[0] if file.is_relative_to(root) else ""
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
