@@ -14,10 +14,12 @@ BEGIN
                 USING ERRCODE = 'KBIDX', DETAIL = jsonb_build_object('org_id', OLD.id, 'isolation', current_setting('transaction_isolation'))::text,
                     HINT = 'Repeat the change in a READ COMMITTED transaction: the index is rebuilt from rows that a fixed snapshot would not see.';
         END IF;
-        PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(OLD.id, 'writers'));
+        IF NEW.language = OLD.language THEN
+            PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(OLD.id, 'writers'));
+        END IF;
     END IF;
     RETURN NEW;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.kb_organizations_guard_v1() IS
-'Trigger, before update of organizations: refuses another id (KBORG); before another language or reference_length waits for writers and keeps them out until the end of the transaction (KBIDX unless READ COMMITTED).';
+'Trigger, before update of organizations: refuses another id (KBORG); another language or reference_length outside READ COMMITTED (KBIDX); before another reference_length waits for writers and keeps them out until the end of the transaction.';
