@@ -185,6 +185,13 @@ class SecurityError(KBSearchError):
     http_status = 403
 
 
+class BudgetError(KBSearchError):
+    """KBTMO: a search is over its time budget, the setting `kbsearch.search_budget_ms`, or sure to be."""
+
+    default_sqlstate = "KBTMO"
+    http_status = 504
+
+
 class EscalatedError(KBSearchError):
     """KBESC: the legs of a search disagree and its policy says `escalate`: somebody has to decide.
 
@@ -270,6 +277,7 @@ ERRORS_BY_SQLSTATE: Mapping[str, type[KBSearchError]] = {
         PolicyError,
         EscalatedError,
         SecurityError,
+        BudgetError,
     )
 }
 

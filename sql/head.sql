@@ -12,6 +12,8 @@ COMMENT ON SCHEMA kbsearch IS 'Hybrid search. Made and changed by its migrations
 
 CREATE TYPE kbsearch.kb_search_plan AS (
 	org_id bigint,
+	budget integer,
+	deadline timestamp with time zone,
 	profile text,
 	fusion text,
 	counts_terms boolean,
@@ -67,7 +69,7 @@ CREATE TYPE kbsearch.kb_search_plan AS (
 
 -- Name: TYPE kb_search_plan; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision; retrieval: mode, reason and the like where the organisation or the profile asks for ann or auto; window_tag: what cursors say of it; filtered: what allowed was before it became the articles in the windows; window_articles, window_chunks, window_scores, window_similarities, window_raws: the candidates of a windowed search, in order, as list_kb_candidates_v1 has them.';
+COMMENT ON TYPE kbsearch.kb_search_plan IS 'A checked search request. budget: milliseconds that the search may take, 0 for any number; deadline: when they are over, else NULL; configurations/tags/chunk_counts: the languages in use, the organisation''s first, their tags and numbers of searchable chunks; languages: those that its words are analysed in; term_counts/corpora: for each lexeme how often the question says it and the place of its language; lexemes/document_frequencies/chunk_total: the words, with their languages'' tags, and the statistics that score them (a cursor''s, when one is given); known_lexemes/term_weights: the words the corpus knows and their shares, in 10^-12, of the highest score in their language; keyword_bound: the highest raw keyword score; vector_unit/keyword_unit: billionths of score for a millionth of similarity and for 1 of raw keyword score; operators: its phrases and exclusions; allowed: articles that pass the filters, NULL for all; after_score: billionths; policy: arbitration policy, where the fusion is arbitrate; verdict/manifest: of the arbitration, once it is done (the fusion is weighted then); cursor_prefix/cursor_legs: what all cursors of the request begin with, and the legs that score, with an arbitration''s decision; retrieval: mode, reason and the like where the organisation or the profile asks for ann or auto; window_tag: what cursors say of it; filtered: what allowed was before it became the articles in the windows; window_articles, window_chunks, window_scores, window_similarities, window_raws: the candidates of a windowed search, in order, as list_kb_candidates_v1 has them.';
 
 -- Name: activate_kb_space_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -126,9 +128,9 @@ Returns: the id of the space that searches used before; NULL where there was non
 
 Errors: KBORG; KBSPC: there is no such space, or it is not whole; KBIDX: the transaction is not READ COMMITTED.';
 
--- Name: analyze_kb_question_v1(text, regconfig[], text[], regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: analyze_kb_question_v1(text, regconfig[], text[], regconfig, timestamp with time zone, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.analyze_kb_question_v1(p_query_text text, p_configurations regconfig[], p_tags text[], p_named regconfig, OUT languages regconfig[], OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT corpora integer[], OUT reason text, OUT operators jsonb, OUT operator_count integer, OUT ignored text[]) RETURNS record
+CREATE FUNCTION kbsearch.analyze_kb_question_v1(p_query_text text, p_configurations regconfig[], p_tags text[], p_named regconfig, p_deadline timestamp with time zone, p_budget integer, OUT languages regconfig[], OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT corpora integer[], OUT reason text, OUT operators jsonb, OUT operator_count integer, OUT ignored text[]) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
@@ -138,6 +140,9 @@ DECLARE
 BEGIN
     operators := '[]';
     FOR i IN 1 .. cardinality(p_configurations) LOOP
+        IF clock_timestamp() > p_deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(p_budget, 'analysis');
+        END IF;
         v_question := kbsearch.parse_kb_query_v1(p_query_text, p_configurations[i]);
         IF p_tags[i] <> '' THEN
             v_question.lexemes := ARRAY(SELECT u.lexeme || p_tags[i] FROM unnest(v_question.lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
@@ -164,9 +169,9 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION analyze_kb_question_v1(p_query_text text, p_configurations regconfig[], p_tags text[], p_named regconfig, OUT languages regconfig[], OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT corpora integer[], OUT reason text, OUT operators jsonb, OUT operator_count integer, OUT ignored text[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION analyze_kb_question_v1(p_query_text text, p_configurations regconfig[], p_tags text[], p_named regconfig, p_deadline timestamp with time zone, p_budget integer, OUT languages regconfig[], OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT corpora integer[], OUT reason text, OUT operators jsonb, OUT operator_count integer, OUT ignored text[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.analyze_kb_question_v1(p_query_text text, p_configurations regconfig[], p_tags text[], p_named regconfig, OUT languages regconfig[], OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT corpora integer[], OUT reason text, OUT operators jsonb, OUT operator_count integer, OUT ignored text[]) IS 'A question analysed in several languages, each with its tag (retrieve/count_kb_languages_v1), or its words in p_named alone: the languages of the words; lexemes with their tags, term_counts, forms and corpora (place of the language) in parallel; reason why there are none; operators of all languages, corpus being the place of the language; how many there are in one language; those ignored.';
+COMMENT ON FUNCTION kbsearch.analyze_kb_question_v1(p_query_text text, p_configurations regconfig[], p_tags text[], p_named regconfig, p_deadline timestamp with time zone, p_budget integer, OUT languages regconfig[], OUT lexemes text[], OUT term_counts bigint[], OUT forms text[], OUT corpora integer[], OUT reason text, OUT operators jsonb, OUT operator_count integer, OUT ignored text[]) IS 'A question analysed in several languages, each with its tag (retrieve/count_kb_languages_v1), or its words in p_named alone: the languages of the words; lexemes with their tags, term_counts, forms and corpora (place of the language) in parallel; reason why there are none; operators of all languages, corpus being the place of the language; how many there are in one language; those ignored. KBTMO after p_deadline, that of a search with p_budget milliseconds; NULL: none.';
 
 -- Name: fold_kb_text_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -411,6 +416,9 @@ BEGIN
     IF p_plan.fusion <> 'arbitrate' THEN
         RETURN p_plan;
     END IF;
+    IF clock_timestamp() > p_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'ranking');
+    END IF;
     SELECT r.decision, r.manifest INTO v_decision, v_manifest FROM kbsearch.rank_kb_arbitrated_v1(p_plan, p_embedding, 0, 0) AS r;
     v_plan := kbsearch.apply_kb_decision_v1(p_plan, v_decision, v_manifest);
     IF p_raises AND v_plan.verdict = 'escalated' THEN
@@ -505,6 +513,9 @@ BEGIN
                 HINT = 'Pass a profile whose fusion is arbitrate, arbitrate@1 for instance.';
     END IF;
     v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, false);
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
     RETURN v_plan.manifest;
 END
 $$;
@@ -527,7 +538,7 @@ p_language: The one text search configuration in which the question is analysed,
 
 Returns: The manifest of build_kb_manifest_v1; NULL where neither leg found anything.
 
-Errors: KBORG, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC.';
+Errors: KBORG, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBTMO.';
 
 -- Name: kb_article_chunks; Type: TABLE; Schema: kbsearch; Owner: -
 
@@ -2202,7 +2213,7 @@ BEGIN
     SELECT a.id, a.kind, a.title, a.external_ref, a.published INTO v_article FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.id = p_article_id;
     v_quota := coalesce((v_plan.kind_quota ->> v_article.kind)::bigint, (v_plan.kind_quota ->> '*')::bigint);
     SELECT jsonb_agg(jsonb_build_object('shape', f.shape, 'text', o.given) ORDER BY f.n) INTO v_operators
-    FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags) AS f
+    FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags, v_plan.deadline, v_plan.budget) AS f
     CROSS JOIN LATERAL (
         SELECT min(e.element ->> 'text') AS given FROM jsonb_array_elements(v_plan.operators) AS e (element) WHERE (e.element -> 'n')::integer = f.n
     ) AS o
@@ -2273,7 +2284,7 @@ BEGIN
                 'place', v_placed.place, 'score', v_placed.score / 1e9::double precision, 'on_page', coalesce(v_placed.place BETWEEN v_first_place AND v_last_place, false),
                 'gap_to_page', CASE WHEN v_placed.place > v_last_place THEN (v_last_score - v_placed.score) / 1e9::double precision END,
                 'tied_with', v_placed.tied_with, 'settled_by_identity', v_placed.tied_with > 0, 'tied_article_ids', to_jsonb(v_placed.tied_article_ids),
-                'matches', kbsearch.list_kb_matches_v1(v_plan, v_placed.chunk_id)
+                'matches', coalesce((SELECT m.matches FROM kbsearch.list_kb_matches_v1(v_plan, ARRAY[v_placed.chunk_id]) AS m), '[]')
             );
             v_explanation := format('It stands at place %s', v_placed.place) || CASE
                 WHEN v_first_place IS NULL THEN '.'
@@ -2283,6 +2294,9 @@ BEGIN
                 ELSE format(', after this page; the last article there has %s more.', (v_last_score - v_placed.score) / 1e9::double precision)
             END;
         END IF;
+    END IF;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
     END IF;
     RETURN jsonb_build_object('article_id', p_article_id, 'title', CASE WHEN v_status NOT IN ('not_in_organization', 'unpublished') THEN v_article.title END, 'status', v_status, 'explanation', v_explanation)
         || v_detail;
@@ -2320,7 +2334,7 @@ window: Of outside_window: articles in a leg''s window.
 place: Of ranked: its place, with score, on_page, gap_to_page (how much more the last article of the page has, null where it is not after the page), tied_with, settled_by_identity, tied_article_ids and matches as in explain_kb_search_v1.
 score: Of below_floor, outside_quota and ranked: its score; with min_score, or with kind, quota, place_in_kind and is_tie_cut.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR, KBTMO.';
 
 -- Name: explain_kb_candidates_v1(bigint, text, ext.vector, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2349,6 +2363,9 @@ BEGIN
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = c.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = c.kind
     ORDER BY c.kind COLLATE "C" ASC, c.score DESC, c.article_id ASC;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
 END
 $$;
 
@@ -2384,7 +2401,7 @@ tied_in_kind: Number of other candidates of its kind of equal score.
 is_tie_cut: Whether the quota cuts through the tie it is in, so that ids alone decided which of them were kept.
 tied_with: Number of other candidates of equal score, of any kind.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBTMO.';
 
 -- Name: explain_kb_search_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2438,13 +2455,14 @@ BEGIN
                 WHEN v_plan.fusion = 'rrf' THEN kbsearch.rrf_part_v1(v_plan.keyword_weight, v_plan.rrf_k, l.keyword_rank)
                 ELSE coalesce(round(p.raw * v_plan.keyword_unit)::bigint, 0)
             END AS keyword_part,
-            kbsearch.list_kb_matches_v1(v_plan, p.chunk_id) AS matches,
+            coalesce(m.matches, '[]') AS matches,
             (
                 SELECT count(*) FROM kbsearch.kb_article_chunks AS h
                 WHERE h.org_id = p_org_id AND h.article_id = p.article_id AND h.id <> p.chunk_id AND h.searchable
             ) AS other_chunk_count
         FROM page AS p
         LEFT JOIN legs AS l ON l.article_id = p.article_id
+        LEFT JOIN kbsearch.list_kb_matches_v1(v_plan, ARRAY(SELECT u.chunk_id FROM page AS u)) AS m ON m.chunk_id = p.chunk_id
     )
     SELECT
         p.place,
@@ -2474,6 +2492,9 @@ BEGIN
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = p.kind
     ORDER BY p.score DESC, p.article_id ASC;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
 END
 $$;
 
@@ -2522,7 +2543,7 @@ tied_article_ids: Those it ties with, ascending, at most 100 of them.
 explanation: The same in words.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR, KBTMO.';
 
 -- Name: fetch_kb_page_v1(bigint, uuid, bigint, bigint, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -2981,59 +3002,118 @@ END;
 
 COMMENT ON FUNCTION kbsearch.find_kb_metadata_fault_v1(p_metadata jsonb) IS 'What is wrong with the metadata of an article; NULL where nothing is. They are an object of at most 64 levels and 262,144 bytes as text.';
 
--- Name: find_kb_operators_v1(bigint, jsonb, regconfig[], text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: find_kb_operators_v1(bigint, jsonb, regconfig[], text[], timestamp with time zone, integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[]) RETURNS TABLE(n integer, shape text, article_ids bigint[])
+CREATE FUNCTION kbsearch.find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[], p_deadline timestamp with time zone, p_budget integer) RETURNS TABLE(n integer, shape text, article_ids bigint[])
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
+    SET work_mem TO '64MB'
     SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
+    SET enable_nestloop TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
     SET jit TO 'off'
-    AS $$
+    AS $_$
+#variable_conflict use_column
+DECLARE
+    v_found_n integer[] := '{}';
+    v_found_articles bigint[] := '{}';
+    v_more_n integer[];
+    v_more_articles bigint[];
 BEGIN
-    FOR n, shape IN
-        SELECT (o.element -> 'n')::integer, min(o.element ->> 'shape') FROM jsonb_array_elements(p_operators) AS o (element) GROUP BY 1 ORDER BY 1
-    LOOP
-        SELECT coalesce(array_agg(f.article_id), '{}') INTO article_ids
-        FROM jsonb_array_elements(p_operators) AS s (element)
-        CROSS JOIN LATERAL kbsearch.find_kb_phrase_v1(
-            p_org_id, p_configurations[(s.element -> 'corpus')::integer], s.element ->> 'words',
-            ARRAY(SELECT (w.lexeme || p_tags[(s.element -> 'corpus')::integer]) COLLATE "C" FROM jsonb_array_elements_text(s.element -> 'lexemes') AS w (lexeme))
-        ) AS f
-        WHERE (s.element -> 'n')::integer = n;
-        RETURN NEXT;
-    END LOOP;
+    WITH elements AS MATERIALIZED (
+        SELECT
+            s.place, (s.element -> 'n')::integer AS n, s.element ->> 'words' AS words,
+            p_configurations[(s.element -> 'corpus')::integer] AS configuration, p_tags[(s.element -> 'corpus')::integer] AS tag, s.element -> 'lexemes' AS lexemes
+        FROM jsonb_array_elements(p_operators) WITH ORDINALITY AS s (element, place)
+    ),
+    named AS MATERIALIZED (
+        SELECT e.place, (w.lexeme || e.tag) COLLATE "C" AS lexeme
+        FROM elements AS e
+        CROSS JOIN LATERAL jsonb_array_elements_text(e.lexemes) AS w (lexeme)
+    ),
+    frequencies AS MATERIALIZED (
+        SELECT d.lexeme, d.document_frequency
+        FROM kbsearch.count_kb_documents_v1(p_org_id, ARRAY(SELECT DISTINCT w.lexeme FROM named AS w)) AS d
+        WHERE d.document_frequency > 0
+    ),
+    rarest AS MATERIALIZED (
+        SELECT o.place, o.lexeme
+        FROM (
+            SELECT
+                w.place, w.lexeme, f.document_frequency, min(f.document_frequency) OVER (PARTITION BY w.place) AS lowest,
+                bool_and(f.lexeme IS NOT NULL) OVER (PARTITION BY w.place) AS is_known
+            FROM named AS w
+            LEFT JOIN frequencies AS f ON f.lexeme = w.lexeme
+        ) AS o
+        WHERE o.is_known AND o.document_frequency <= 16 * o.lowest
+    ),
+    holders AS MATERIALIZED (
+        SELECT hit.lexeme, hit.entry >> 12 AS chunk_id
+        FROM (
+            SELECT unnest(p.entries) AS entry, p.sign, p.lexeme
+            FROM kbsearch.kb_postings AS p
+            WHERE p.org_id = p_org_id AND p.lexeme = ANY (ARRAY(SELECT DISTINCT r.lexeme FROM rarest AS r))
+        ) AS hit
+        GROUP BY hit.lexeme, chunk_id
+        HAVING sum(hit.sign) > 0
+    ),
+    hits AS MATERIALIZED (
+        SELECT r.place, h.chunk_id
+        FROM rarest AS r
+        INNER JOIN holders AS h ON h.lexeme = r.lexeme
+        INNER JOIN (SELECT u.place, count(*) AS size FROM rarest AS u GROUP BY u.place) AS z ON z.place = r.place
+        GROUP BY r.place, h.chunk_id
+        HAVING count(*) = min(z.size)
+    )
+    SELECT array_agg(f.n), array_agg(f.article_id) INTO v_more_n, v_more_articles
+    FROM (
+        SELECT DISTINCT e.n, c.article_id
+        FROM kbsearch.kb_article_chunks AS c
+        INNER JOIN hits AS t ON t.chunk_id = c.id
+        INNER JOIN elements AS e ON e.place = t.place
+        WHERE
+            c.org_id = p_org_id AND c.id = ANY (ARRAY(SELECT DISTINCT i.chunk_id FROM hits AS i))
+            AND c.searchable AND c.language = e.configuration AND position(e.words IN c.phrase_text) > 0
+    ) AS f;
+    v_found_n := v_found_n || v_more_n;
+    v_found_articles := v_found_articles || v_more_articles;
+    IF p_operators @? '$[*] ? (@.lexemes.size() == 0)' THEN
+        IF clock_timestamp() > p_deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(p_budget, 'phrases');
+        END IF;
+        SELECT array_agg(f.n), array_agg(f.article_id) INTO v_more_n, v_more_articles
+        FROM (
+            SELECT DISTINCT e.n, c.article_id
+            FROM kbsearch.kb_article_chunks AS c
+            INNER JOIN (
+                SELECT (s.element -> 'n')::integer AS n, s.element ->> 'words' AS words, p_configurations[(s.element -> 'corpus')::integer] AS configuration
+                FROM jsonb_array_elements(p_operators) AS s (element)
+                WHERE s.element -> 'lexemes' = '[]'
+                OFFSET 0
+            ) AS e ON e.configuration = c.language
+            WHERE c.org_id = p_org_id AND c.searchable AND position(e.words IN c.phrase_text) > 0
+        ) AS f;
+        v_found_n := v_found_n || v_more_n;
+        v_found_articles := v_found_articles || v_more_articles;
+    END IF;
+    RETURN QUERY
+    SELECT o.n, o.shape, coalesce(array_agg(DISTINCT f.article_id) FILTER (WHERE f.article_id IS NOT NULL), '{}')
+    FROM (
+        SELECT (e.element -> 'n')::integer AS n, min(e.element ->> 'shape') AS shape FROM jsonb_array_elements(p_operators) AS e (element) GROUP BY 1
+    ) AS o
+    LEFT JOIN unnest(v_found_n, v_found_articles) AS f (n, article_id) ON f.n = o.n
+    GROUP BY o.n, o.shape
+    ORDER BY o.n ASC;
 END
-$$;
+$_$;
 
--- Name: FUNCTION find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[], p_deadline timestamp with time zone, p_budget integer); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[]) IS 'For each phrase and exclusion of a question (numbered n, shape phrase or exclusion; operators of analyze_kb_question_v1) the articles that have it, each by a chunk in its own language.';
-
--- Name: find_kb_phrase_v1(bigint, regconfig, text, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]) RETURNS TABLE(article_id bigint)
-    LANGUAGE sql STABLE PARALLEL SAFE
-    BEGIN ATOMIC
- SELECT DISTINCT c.article_id
-    FROM kbsearch.kb_article_chunks c
-   WHERE ((c.org_id = find_kb_phrase_v1.p_org_id) AND c.searchable AND ((c.language)::oid = (find_kb_phrase_v1.p_language)::oid) AND (POSITION((find_kb_phrase_v1.p_words) IN (c.phrase_text)) > 0) AND ((cardinality(find_kb_phrase_v1.p_lexemes) = 0) OR (c.id IN ( SELECT holder.chunk_id
-            FROM ( SELECT (hit.entry >> 12) AS chunk_id,
-                     hit.lexeme
-                    FROM ( SELECT unnest(p.entries) AS entry,
-                             p.sign,
-                             p.lexeme
-                            FROM kbsearch.kb_postings p
-                           WHERE ((p.org_id = find_kb_phrase_v1.p_org_id) AND (p.lexeme = ANY (find_kb_phrase_v1.p_lexemes)))) hit
-                   GROUP BY (hit.entry >> 12), hit.lexeme
-                  HAVING (sum(hit.sign) > 0)) holder
-           GROUP BY holder.chunk_id
-          HAVING (count(*) = cardinality(find_kb_phrase_v1.p_lexemes))))));
-END;
-
--- Name: FUNCTION find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.find_kb_phrase_v1(p_org_id bigint, p_language regconfig, p_words text, p_lexemes text[]) IS 'Articles with a searchable chunk of the language whose word sequence (title, heading or content) contains p_words, a phrase as in phrase_text. p_lexemes: its distinct lexemes, by which chunks are found; empty: all chunks are read.';
+COMMENT ON FUNCTION kbsearch.find_kb_operators_v1(p_org_id bigint, p_operators jsonb, p_configurations regconfig[], p_tags text[], p_deadline timestamp with time zone, p_budget integer) IS 'For each phrase and exclusion of a question (numbered n, shape phrase or exclusion; operators of analyze_kb_question_v1) the articles that have it, each by a searchable chunk in its own language whose word sequence (title, heading or content) contains it. KBTMO after p_deadline, that of a search with p_budget milliseconds; NULL: none.';
 
 -- Name: find_kb_policy_fault_v1(jsonb, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3231,6 +3311,12 @@ CREATE FUNCTION kbsearch.match_kb_keyword_v1(p_org_id bigint, p_lexemes text[], 
                     FROM kbsearch.kb_postings p
                    WHERE ((p.org_id = match_kb_keyword_v1.p_org_id) AND (p.lexeme = ANY (match_kb_keyword_v1.p_lexemes)))
                   OFFSET 0) b) hit
+    FROM ( SELECT unnest(p.entries) AS entry,
+             p.sign,
+             ((p.sign)::double precision * w.weight) AS weight
+            FROM (kbsearch.kb_postings p
+              JOIN UNNEST(match_kb_keyword_v1.p_lexemes, match_kb_keyword_v1.p_weights) w(lexeme, weight) ON ((w.lexeme = p.lexeme)))
+           WHERE ((p.org_id = match_kb_keyword_v1.p_org_id) AND (p.lexeme = ANY (match_kb_keyword_v1.p_lexemes)))) hit
    GROUP BY (hit.entry >> 12)
   HAVING (sum(hit.sign) > 0);
 END;
@@ -4156,9 +4242,48 @@ CREATE FUNCTION kbsearch.kb_organizations_changed_v1() RETURNS trigger
     AS $$
 DECLARE
     v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
+    v_attempt integer := 0;
+    v_article_id bigint;
+    v_chunk_id bigint;
 BEGIN
     PERFORM set_config('kbsearch.acting_org_id', NEW.id::text, true);
     IF NEW.language <> OLD.language THEN
+        LOOP
+            v_attempt := v_attempt + 1;
+            v_article_id := NULL;
+            v_chunk_id := NULL;
+            BEGIN
+                PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(NEW.id, 'writers'));
+                EXIT WHEN v_attempt > 20;
+                SELECT a.id INTO v_article_id
+                FROM kbsearch.kb_articles AS a
+                WHERE a.org_id = NEW.id AND a.id NOT IN (
+                    SELECT l.id FROM (SELECT t.id FROM kbsearch.kb_articles AS t WHERE t.org_id = NEW.id FOR KEY SHARE SKIP LOCKED) AS l
+                )
+                LIMIT 1;
+                IF v_article_id IS NULL THEN
+                    SELECT c.id INTO v_chunk_id
+                    FROM kbsearch.kb_article_chunks AS c
+                    WHERE c.org_id = NEW.id AND c.id NOT IN (
+                        SELECT l.id FROM (SELECT t.id FROM kbsearch.kb_article_chunks AS t WHERE t.org_id = NEW.id FOR NO KEY UPDATE SKIP LOCKED) AS l
+                    )
+                    LIMIT 1;
+                END IF;
+                EXIT WHEN v_article_id IS NULL AND v_chunk_id IS NULL;
+                RAISE triggered_action_exception;
+            EXCEPTION
+                WHEN triggered_action_exception THEN
+                    NULL;  -- all locks of the block are given back
+            END;
+            BEGIN
+                PERFORM FROM kbsearch.kb_articles AS a WHERE a.org_id = NEW.id AND a.id = v_article_id FOR KEY SHARE;
+                PERFORM FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = NEW.id AND c.id = v_chunk_id FOR NO KEY UPDATE;
+                RAISE triggered_action_exception;
+            EXCEPTION
+                WHEN triggered_action_exception THEN
+                    NULL;
+            END;
+        END LOOP;
         UPDATE kbsearch.kb_article_chunks AS c
         SET language = NULL
         WHERE c.org_id = NEW.id;
@@ -4173,7 +4298,7 @@ $$;
 
 -- Name: FUNCTION kb_organizations_changed_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_organizations_changed_v1() IS 'Trigger, after update of organizations: another language analyses all chunks again, another reference_length rebuilds the postings.';
+COMMENT ON FUNCTION kbsearch.kb_organizations_changed_v1() IS 'Trigger, after update of organizations: another language waits for writers, keeps them out until the end of the transaction and analyses all chunks again, another reference_length rebuilds the postings.';
 
 -- Name: kb_organizations_guard_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4193,7 +4318,9 @@ BEGIN
                 USING ERRCODE = 'KBIDX', DETAIL = jsonb_build_object('org_id', OLD.id, 'isolation', current_setting('transaction_isolation'))::text,
                     HINT = 'Repeat the change in a READ COMMITTED transaction: the index is rebuilt from rows that a fixed snapshot would not see.';
         END IF;
-        PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(OLD.id, 'writers'));
+        IF NEW.language = OLD.language THEN
+            PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(OLD.id, 'writers'));
+        END IF;
     END IF;
     RETURN NEW;
 END
@@ -4201,7 +4328,7 @@ $$;
 
 -- Name: FUNCTION kb_organizations_guard_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.kb_organizations_guard_v1() IS 'Trigger, before update of organizations: refuses another id (KBORG); before another language or reference_length waits for writers and keeps them out until the end of the transaction (KBIDX unless READ COMMITTED).';
+COMMENT ON FUNCTION kbsearch.kb_organizations_guard_v1() IS 'Trigger, before update of organizations: refuses another id (KBORG); another language or reference_length outside READ COMMITTED (KBIDX); before another reference_length waits for writers and keeps them out until the end of the transaction.';
 
 -- Name: kb_organizations_removed_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4630,46 +4757,81 @@ $$;
 COMMENT ON FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint) IS 'The first p_limit rows of match_kb_keyword_v1 by raw score, of equal ones those of the lowest ids, in that order: the same as by reading all of them. MaxScore (Turtle and Flood 1995).';
 
 -- Name: name_kb_language_v1(regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: list_kb_matches_v1(kbsearch.kb_search_plan, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) RETURNS text
-    LANGUAGE sql STABLE PARALLEL SAFE
-    BEGIN ATOMIC
- SELECT (
-         CASE n.nspname
-             WHEN 'pg_catalog'::name THEN (c.cfgname)::text
-             ELSE (((n.nspname)::text || '.'::text) || (c.cfgname)::text)
-         END COLLATE "C") AS "case"
-    FROM (pg_ts_config c
-      JOIN pg_namespace n ON ((n.oid = c.cfgnamespace)))
-   WHERE (c.oid = (name_kb_language_v1.p_language)::oid);
-END;
+CREATE FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, matches jsonb)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
+    SET enable_nestloop TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_org_id CONSTANT bigint := p_plan.org_id;
+    v_counts_terms CONSTANT boolean := p_plan.counts_terms;
+    v_lexemes CONSTANT text[] := p_plan.lexemes;
+    v_document_frequencies CONSTANT bigint[] := p_plan.document_frequencies;
+    v_term_counts CONSTANT bigint[] := p_plan.term_counts;
+    v_corpora CONSTANT integer[] := p_plan.corpora;
+    v_chunk_counts CONSTANT bigint[] := p_plan.chunk_counts;
+    v_known_lexemes CONSTANT text[] := CASE WHEN p_plan.uses_keyword THEN p_plan.known_lexemes ELSE '{}' END;
+    v_term_weights CONSTANT double precision[] := p_plan.term_weights;
+    v_reference_length integer;
+BEGIN
+    IF clock_timestamp() > p_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'explanation');
+    END IF;
+    SELECT o.reference_length INTO v_reference_length FROM kbsearch.organizations AS o WHERE o.id = v_org_id;
+    RETURN QUERY
+    WITH terms AS MATERIALIZED (
+        SELECT k.lexeme, k.weight, q.document_frequency, q.term_count, kbsearch.kb_idf_v1(v_chunk_counts[q.corpus], q.document_frequency) AS idf
+        FROM unnest(v_known_lexemes, v_term_weights) AS k (lexeme, weight)
+        INNER JOIN unnest(v_lexemes, v_document_frequencies, v_term_counts, v_corpora) AS q (lexeme, document_frequency, term_count, corpus)
+            ON q.lexeme = k.lexeme
+        WHERE k.lexeme IS NOT NULL
+    ),
+    shown AS MATERIALIZED (
+        SELECT c.id, c.lexemes, c.term_counts, c.occurrence_count, kbsearch.name_kb_language_v1(c.language) AS language
+        FROM kbsearch.kb_article_chunks AS c
+        WHERE c.org_id = v_org_id AND c.id = ANY (p_chunk_ids)
+    )
+    SELECT
+        m.chunk_id,
+        jsonb_agg(
+            jsonb_build_object(
+                'lexeme', split_part(m.lexeme, chr(31), 1),
+                'language', m.language,
+                'document_frequency', m.document_frequency,
+                'question_count', m.term_count,
+                'idf', m.idf,
+                'impact', m.impact,
+                'share', m.weight,
+                'contribution', m.weight * CASE WHEN v_counts_terms THEN 1 ELSE m.impact END
+            ) ORDER BY m.lexeme COLLATE "C"
+        )
+    FROM (
+        SELECT
+            s.id AS chunk_id, k.lexeme, s.language, k.document_frequency, k.term_count, k.idf, k.weight,
+            kbsearch.bm25_impact_v1(t.term_count, s.occurrence_count, v_reference_length) AS impact
+        FROM shown AS s
+        CROSS JOIN LATERAL unnest(s.lexemes, s.term_counts) AS t (lexeme, term_count)
+        INNER JOIN terms AS k ON k.lexeme = t.lexeme
+        OFFSET 0
+    ) AS m
+    GROUP BY m.chunk_id;
+END
+$$;
 
--- Name: FUNCTION name_kb_language_v1(p_language regconfig); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) IS 'The name of a text search configuration, the same under every search_path: german, or schema.name outside of pg_catalog.';
-
--- Name: list_kb_matches_v1(kbsearch.kb_search_plan, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint) RETURNS jsonb
-    LANGUAGE sql STABLE PARALLEL SAFE
-    BEGIN ATOMIC
- SELECT COALESCE(jsonb_agg(jsonb_build_object('lexeme', split_part(k.lexeme, chr(31), 1), 'language', kbsearch.name_kb_language_v1(c.language), 'document_frequency', q.document_frequency, 'question_count', q.term_count, 'idf', kbsearch.kb_idf_v1((list_kb_matches_v1.p_plan).chunk_counts[q.corpus], q.document_frequency), 'impact', i.impact, 'share', (list_kb_matches_v1.p_plan).term_weights[k.n], 'contribution', ((list_kb_matches_v1.p_plan).term_weights[k.n] * (
-         CASE
-             WHEN (list_kb_matches_v1.p_plan).counts_terms THEN (1)::bigint
-             ELSE i.impact
-         END)::double precision)) ORDER BY k.lexeme), '[]'::jsonb) AS "coalesce"
-    FROM (((((kbsearch.kb_article_chunks c
-      JOIN kbsearch.organizations o ON ((o.id = c.org_id)))
-      CROSS JOIN LATERAL UNNEST(c.lexemes, c.term_counts) t(lexeme, term_count))
-      JOIN LATERAL unnest((list_kb_matches_v1.p_plan).known_lexemes) WITH ORDINALITY k(lexeme, n) ON ((k.lexeme = t.lexeme)))
-      JOIN LATERAL UNNEST((list_kb_matches_v1.p_plan).lexemes, (list_kb_matches_v1.p_plan).document_frequencies, (list_kb_matches_v1.p_plan).term_counts, (list_kb_matches_v1.p_plan).corpora) q(lexeme, document_frequency, term_count, corpus) ON ((q.lexeme = k.lexeme)))
-      CROSS JOIN LATERAL ( SELECT kbsearch.bm25_impact_v1((t.term_count)::bigint, (c.occurrence_count)::bigint, (o.reference_length)::bigint) AS impact) i)
-   WHERE ((c.org_id = (list_kb_matches_v1.p_plan).org_id) AND (c.id = list_kb_matches_v1.p_chunk_id) AND (list_kb_matches_v1.p_plan).uses_keyword);
-END;
-
--- Name: FUNCTION list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_id bigint) IS 'The words of a question that a chunk has, an array of objects in the order of the lexemes: lexeme, language, document_frequency, question_count, idf (thousandths), impact (thousandths, 0 … 2200), share (10^-12 of all that the question''s words weigh) and contribution, share * impact (or share), of which the chunk''s raw keyword score is the sum.';
+COMMENT ON FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_ids bigint[]) IS 'The words of a question that chunks have: for each chunk with one an array of objects in the order of the lexemes ("C"): lexeme, language, document_frequency, question_count, idf (thousandths), impact (thousandths, 0 … 2200), share (10^-12 of all that the question''s words weigh) and contribution, share * impact (or share), of which the chunk''s raw keyword score is the sum.';
 
 -- Name: list_kb_organization_tables_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4732,6 +4894,9 @@ BEGIN
         NULL::text[]
     FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, NULL, 0, NULL, NULL) AS r
     GROUP BY (r.place - 1) / 100;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
 END
 $$;
 
@@ -4777,6 +4942,9 @@ DECLARE
     v_vector_unit CONSTANT double precision := p_plan.vector_unit;
     v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
 BEGIN
+    IF clock_timestamp() > p_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'ranking');
+    END IF;
     IF v_fusion = 'arbitrate' THEN
         RETURN QUERY
         SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, r.decision, r.manifest
@@ -5290,6 +5458,9 @@ BEGIN
     SELECT count(*), count(w.article_id), count(*) FILTER (WHERE w.place = e.place) INTO wanted, kept, in_order
     FROM kbsearch.rank_kb_articles_v1(v_exact, p_query_embedding, p_limit, 0, NULL, NULL) AS e
     LEFT JOIN kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, p_limit, 0, NULL, NULL) AS w ON w.article_id = e.article_id;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
     RETURN NEXT;
 END
 $$;
@@ -5315,7 +5486,7 @@ in_order: How many of these stand in the same place.
 certain: Places of the windowed ranking that are certainly the exact one''s; NULL where it was exact.
 settled: Those that are if the index''s window has the nearest vectors; NULL where it was exact.
 
-Errors: KBORG, KBLIM, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBANN.';
+Errors: KBORG, KBLIM, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBANN, KBTMO.';
 
 -- Name: merge_kb_entries_v1(bigint, text[], text[], bigint[], smallint[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5397,6 +5568,25 @@ $$;
 -- Name: FUNCTION merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged (NULL: of all lexemes), and the counts to its statistics; returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
+
+-- Name: name_kb_language_v1(regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT (
+         CASE n.nspname
+             WHEN 'pg_catalog'::name THEN (c.cfgname)::text
+             ELSE (((n.nspname)::text || '.'::text) || (c.cfgname)::text)
+         END COLLATE "C") AS "case"
+    FROM (pg_ts_config c
+      JOIN pg_namespace n ON ((n.oid = c.cfgnamespace)))
+   WHERE (c.oid = (name_kb_language_v1.p_language)::oid);
+END;
+
+-- Name: FUNCTION name_kb_language_v1(p_language regconfig); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) IS 'The name of a text search configuration, the same under every search_path: german, or schema.name outside of pg_catalog.';
 
 -- Name: open_kb_cursor_v1(text, bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5522,7 +5712,7 @@ snapshot: Pass as p_snapshot to fetch_kb_page_v1.
 total: Number of articles in the ranking.
 expires_at: Until when it can be read.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC; KBSNP in a read-only transaction or on a replica.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBTMO; KBSNP in a read-only transaction or on a replica.';
 
 -- Name: parse_kb_query_v1(text, regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5651,6 +5841,9 @@ CREATE FUNCTION kbsearch.place_kb_candidates_v1(p_plan kbsearch.kb_search_plan, 
     AS $$
 #variable_conflict use_column
 BEGIN
+    IF clock_timestamp() > p_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'ranking');
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT
@@ -5711,6 +5904,8 @@ CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text
     AS $_$
 DECLARE
     v_plan kbsearch.kb_search_plan;
+    v_budget CONSTANT text := coalesce(nullif(current_setting('kbsearch.search_budget_ms', true), ''), '10000');
+    v_entries numeric;
     v_reference_length integer;
     v_named regconfig;
     v_profile text;
@@ -5730,6 +5925,15 @@ DECLARE
     v_retrieval text;
     v_window integer;
 BEGIN
+    -- budget
+    IF v_budget !~ '^[0-9]{1,9}$' THEN
+        RAISE EXCEPTION 'kbsearch.search_budget_ms is %, expected 0 to 999999999', quote_literal(v_budget)
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('setting', 'kbsearch.search_budget_ms', 'given', v_budget, 'minimum', 0, 'maximum', 999999999)::text,
+                HINT = 'SET kbsearch.search_budget_ms to a number of milliseconds; 0 is no budget.';
+    END IF;
+    v_plan.budget := v_budget;
+    v_plan.deadline := CASE WHEN v_plan.budget > 0 THEN clock_timestamp() + make_interval(secs => v_plan.budget / 1000.0) END;
+
     -- organisation
     SELECT
         o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
@@ -5866,7 +6070,7 @@ BEGIN
         v_plan.tags := v_plan.tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
         v_plan.chunk_counts := v_plan.chunk_counts || 0::bigint;
     END IF;
-    v_question := kbsearch.analyze_kb_question_v1(p_query_text, v_plan.configurations, v_plan.tags, v_named);
+    v_question := kbsearch.analyze_kb_question_v1(p_query_text, v_plan.configurations, v_plan.tags, v_named, v_plan.deadline, v_plan.budget);
     IF v_question.operator_count > 32 THEN
         RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', v_question.operator_count
             USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', v_question.operator_count, 'maximum_operators', 32)::text,
@@ -5954,15 +6158,25 @@ BEGIN
         v_plan.chunk_counts[1] := v_plan.chunk_total - coalesce((SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts[2:]) AS c (chunk_count)), 0);
     END IF;
 
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'words');
+    END IF;
+
     -- words that the corpus knows, and what they weigh
     v_plan.keyword_bound := CASE WHEN v_plan.counts_terms THEN 1 ELSE 2200 END * 1e12::double precision;
     SELECT
         coalesce(array_agg(t.lexeme ORDER BY t.lexeme), '{}'), coalesce(array_agg(t.weight ORDER BY t.lexeme), '{}'),
-        coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false)
-    INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.dense
+        coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false), sum(t.document_frequency)
+    INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.dense, v_entries
     FROM kbsearch.weigh_kb_terms_v1(
         v_plan.lexemes, v_plan.term_counts, v_question.forms, v_plan.corpora, v_plan.document_frequencies, v_plan.chunk_counts, v_plan.counts_terms
     ) AS t;
+    IF v_plan.deadline IS NOT NULL AND v_entries > v_plan.budget * 50000::numeric THEN
+        -- no machine reads an entry in 20 nanoseconds
+        RAISE EXCEPTION 'the question''s words stand in % places, which cannot be read within the budget of % ms', v_entries, v_plan.budget
+            USING ERRCODE = 'KBTMO', DETAIL = jsonb_build_object('budget_ms', v_plan.budget, 'stage', 'ranking', 'entries', v_entries, 'maximum_entries', v_plan.budget * 50000::numeric)::text,
+                HINT = 'Ask with fewer words, or give searches more time: SET kbsearch.search_budget_ms, in milliseconds, 0 for no budget.';
+    END IF;
     IF v_plan.keyword_reason IS NULL AND cardinality(v_plan.known_lexemes) = 0 THEN
         v_plan.keyword_reason := 'no_known_words';
     END IF;
@@ -5980,7 +6194,10 @@ BEGIN
 
     -- articles that pass the filters
     IF v_plan.operators <> '[]' THEN
-        FOR v_operator IN SELECT f.shape, f.article_ids FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags) AS f LOOP
+        IF clock_timestamp() > v_plan.deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'phrases');
+        END IF;
+        FOR v_operator IN SELECT f.shape, f.article_ids FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags, v_plan.deadline, v_plan.budget) AS f LOOP
             IF v_operator.shape = 'phrase' THEN
                 v_required := CASE WHEN v_required IS NULL THEN v_operator.article_ids ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_operator.article_ids)) END;
             ELSE
@@ -5989,6 +6206,9 @@ BEGIN
         END LOOP;
     END IF;
     IF p_kinds IS NOT NULL OR p_metadata IS NOT NULL OR v_required IS NOT NULL OR v_excluded IS NOT NULL THEN
+        IF clock_timestamp() > v_plan.deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'filters');
+        END IF;
         v_plan.allowed := kbsearch.select_kb_articles_v1(p_org_id, p_kinds, p_metadata, v_required, v_excluded);
     END IF;
 
@@ -6021,7 +6241,7 @@ $_$;
 
 -- Name: FUNCTION prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';
+COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text, p_query_embedding ext.vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text[], p_kind_quota jsonb, p_metadata jsonb, p_min_score double precision, p_profile text, p_space_id bigint, p_exploratory boolean, p_language text, p_highlight boolean) IS 'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR, KBTMO.';
 
 -- Name: rank_biased_overlap_v1(bigint[], bigint[], numeric); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -6560,6 +6780,23 @@ p_org_id: The organisation.
 Returns: the number of posting rows.
 
 Errors: KBORG; KBIDX inside a statement that writes chunks.';
+
+-- Name: refuse_kb_overtime_v1(integer, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.refuse_kb_overtime_v1(p_budget integer, p_stage text) RETURNS void
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the search is over its budget of % ms, before its %', p_budget, p_stage
+        USING ERRCODE = 'KBTMO', DETAIL = jsonb_build_object('budget_ms', p_budget, 'stage', p_stage)::text,
+            HINT = 'Ask with fewer words or for fewer rows, or later; or give searches more time: SET kbsearch.search_budget_ms, in milliseconds, 0 for no budget.';
+END
+$$;
+
+-- Name: FUNCTION refuse_kb_overtime_v1(p_budget integer, p_stage text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.refuse_kb_overtime_v1(p_budget integer, p_stage text) IS 'Ends a search whose time is up: KBTMO. p_budget: milliseconds; p_stage: what would have been next: analysis, words, phrases, filters, window, ranking, explanation, answer.';
 
 -- Name: reserve_kb_articles_v1(bigint, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -7163,6 +7400,9 @@ BEGIN
             v_last_place := v_total;
         END IF;
     END IF;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
     RETURN jsonb_build_object(
         'items', coalesce(v_items, '[]'),
         'next_cursor', CASE WHEN v_last_place < v_total THEN v_last_cursor END,
@@ -7232,7 +7472,7 @@ retrieval.certain: How many of the first places are the exact ranking''s, whatev
 retrieval.settled: How many are if the index''s window has the nearest vectors.
 retrieval.window_exhausted: Whether the pages end here and the exact ranking goes on.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR, KBTMO.';
 
 -- Name: search_kb_hybrid_v1(bigint, text, ext.vector, bigint, bigint, text, text[], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -7261,6 +7501,9 @@ BEGIN
     IF NOT FOUND THEN
         -- was it escalated?
         v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
+    END IF;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
     END IF;
 END
 $$;
@@ -7305,7 +7548,7 @@ tied_with: Number of other candidates of equal score, those on other pages or cu
 settled_by_identity: Whether there are such, so that the article''s id alone decided its place among them.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR, KBTMO.';
 
 -- Name: select_kb_articles_v1(bigint, text[], jsonb, bigint[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -7850,6 +8093,22 @@ BEGIN
         SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_chunk_ids, v_raws
         FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1) AS t;
         WITH ranked AS MATERIALIZED (
+    LOOP
+        IF clock_timestamp() > p_plan.deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'window');
+        END IF;
+        WITH keyword AS MATERIALIZED (
+            SELECT m.chunk_id, m.raw
+            FROM kbsearch.match_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms) AS m
+            WHERE v_uses_keyword
+        ),
+        placed AS MATERIALIZED (
+            SELECT a.article_id, t.chunk_id, t.raw
+            FROM (SELECT k.chunk_id, k.raw FROM keyword AS k ORDER BY raw DESC, chunk_id ASC LIMIT v_depth) AS t
+            CROSS JOIN LATERAL (SELECT h.article_id FROM kbsearch.kb_article_chunks AS h WHERE h.org_id = v_org_id AND h.id = t.chunk_id OFFSET 0) AS a
+            WHERE v_allowed IS NULL OR a.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
+        ),
+        ranked AS MATERIALIZED (
             SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
             FROM (
                 SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id

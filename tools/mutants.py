@@ -709,7 +709,7 @@ MUTANTS = (
     ),
     Mutant(
         "matches without the impact",
-        (Edit(MATCHES, "CASE WHEN (p_plan).counts_terms THEN 1 ELSE i.impact END", "1"),),
+        (Edit(MATCHES, "CASE WHEN v_counts_terms THEN 1 ELSE m.impact END", "1"),),
         EXPLANATIONS,
     ),
     Mutant(

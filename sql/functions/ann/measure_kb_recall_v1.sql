@@ -35,6 +35,9 @@ BEGIN
     SELECT count(*), count(w.article_id), count(*) FILTER (WHERE w.place = e.place) INTO wanted, kept, in_order
     FROM kbsearch.rank_kb_articles_v1(v_exact, p_query_embedding, p_limit, 0, NULL, NULL) AS e
     LEFT JOIN kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, p_limit, 0, NULL, NULL) AS w ON w.article_id = e.article_id;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
     RETURN NEXT;
 END
 $$;
@@ -58,4 +61,4 @@ in_order: How many of these stand in the same place.
 certain: Places of the windowed ranking that are certainly the exact one''s; NULL where it was exact.
 settled: Those that are if the index''s window has the nearest vectors; NULL where it was exact.
 
-Errors: KBORG, KBLIM, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBANN.';
+Errors: KBORG, KBLIM, KBPRF, KBQRY, KBSPC, KBDIM, KBVEC, KBANN, KBTMO.';

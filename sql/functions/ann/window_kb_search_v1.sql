@@ -98,6 +98,9 @@ BEGIN
     v_members := coalesce(v_given, v_near);
     v_depth := CASE WHEN v_uses_keyword AND v_given IS NULL THEN 4 * v_window ELSE 0 END;
     WHILE v_depth > 0 LOOP
+        IF clock_timestamp() > p_plan.deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'window');
+        END IF;
         SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_chunk_ids, v_raws
         FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1) AS t;
         WITH ranked AS MATERIALIZED (

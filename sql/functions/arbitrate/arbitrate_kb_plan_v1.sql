@@ -10,6 +10,9 @@ BEGIN
     IF p_plan.fusion <> 'arbitrate' THEN
         RETURN p_plan;
     END IF;
+    IF clock_timestamp() > p_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'ranking');
+    END IF;
     SELECT r.decision, r.manifest INTO v_decision, v_manifest FROM kbsearch.rank_kb_arbitrated_v1(p_plan, p_embedding, 0, 0) AS r;
     v_plan := kbsearch.apply_kb_decision_v1(p_plan, v_decision, v_manifest);
     IF p_raises AND v_plan.verdict = 'escalated' THEN

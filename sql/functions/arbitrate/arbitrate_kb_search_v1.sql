@@ -29,6 +29,9 @@ BEGIN
                 HINT = 'Pass a profile whose fusion is arbitrate, arbitrate@1 for instance.';
     END IF;
     v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, false);
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
     RETURN v_plan.manifest;
 END
 $$;
@@ -49,4 +52,4 @@ p_language: The one text search configuration in which the question is analysed,
 
 Returns: The manifest of build_kb_manifest_v1; NULL where neither leg found anything.
 
-Errors: KBORG, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC.';
+Errors: KBORG, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBTMO.';

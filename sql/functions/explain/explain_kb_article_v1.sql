@@ -44,7 +44,7 @@ BEGIN
     SELECT a.id, a.kind, a.title, a.external_ref, a.published INTO v_article FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.id = p_article_id;
     v_quota := coalesce((v_plan.kind_quota ->> v_article.kind)::bigint, (v_plan.kind_quota ->> '*')::bigint);
     SELECT jsonb_agg(jsonb_build_object('shape', f.shape, 'text', o.given) ORDER BY f.n) INTO v_operators
-    FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags) AS f
+    FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags, v_plan.deadline, v_plan.budget) AS f
     CROSS JOIN LATERAL (
         SELECT min(e.element ->> 'text') AS given FROM jsonb_array_elements(v_plan.operators) AS e (element) WHERE (e.element -> 'n')::integer = f.n
     ) AS o
@@ -115,7 +115,7 @@ BEGIN
                 'place', v_placed.place, 'score', v_placed.score / 1e9::double precision, 'on_page', coalesce(v_placed.place BETWEEN v_first_place AND v_last_place, false),
                 'gap_to_page', CASE WHEN v_placed.place > v_last_place THEN (v_last_score - v_placed.score) / 1e9::double precision END,
                 'tied_with', v_placed.tied_with, 'settled_by_identity', v_placed.tied_with > 0, 'tied_article_ids', to_jsonb(v_placed.tied_article_ids),
-                'matches', kbsearch.list_kb_matches_v1(v_plan, v_placed.chunk_id)
+                'matches', coalesce((SELECT m.matches FROM kbsearch.list_kb_matches_v1(v_plan, ARRAY[v_placed.chunk_id]) AS m), '[]')
             );
             v_explanation := format('It stands at place %s', v_placed.place) || CASE
                 WHEN v_first_place IS NULL THEN '.'
@@ -125,6 +125,9 @@ BEGIN
                 ELSE format(', after this page; the last article there has %s more.', (v_last_score - v_placed.score) / 1e9::double precision)
             END;
         END IF;
+    END IF;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
     END IF;
     RETURN jsonb_build_object('article_id', p_article_id, 'title', CASE WHEN v_status NOT IN ('not_in_organization', 'unpublished') THEN v_article.title END, 'status', v_status, 'explanation', v_explanation)
         || v_detail;
@@ -162,4 +165,4 @@ window: Of outside_window: articles in a leg''s window.
 place: Of ranked: its place, with score, on_page, gap_to_page (how much more the last article of the page has, null where it is not after the page), tied_with, settled_by_identity, tied_article_ids and matches as in explain_kb_search_v1.
 score: Of below_floor, outside_quota and ranked: its score; with min_score, or with kind, quota, place_in_kind and is_tie_cut.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR, KBTMO.';

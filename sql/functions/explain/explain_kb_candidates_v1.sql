@@ -38,6 +38,9 @@ BEGIN
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = c.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = c.kind
     ORDER BY c.kind COLLATE "C" ASC, c.score DESC, c.article_id ASC;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.explain_kb_candidates_v1(
@@ -73,4 +76,4 @@ tied_in_kind: Number of other candidates of its kind of equal score.
 is_tie_cut: Whether the quota cuts through the tie it is in, so that ids alone decided which of them were kept.
 tied_with: Number of other candidates of equal score, of any kind.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBTMO.';

@@ -68,13 +68,14 @@ BEGIN
                 WHEN v_plan.fusion = 'rrf' THEN kbsearch.rrf_part_v1(v_plan.keyword_weight, v_plan.rrf_k, l.keyword_rank)
                 ELSE coalesce(round(p.raw * v_plan.keyword_unit)::bigint, 0)
             END AS keyword_part,
-            kbsearch.list_kb_matches_v1(v_plan, p.chunk_id) AS matches,
+            coalesce(m.matches, '[]') AS matches,
             (
                 SELECT count(*) FROM kbsearch.kb_article_chunks AS h
                 WHERE h.org_id = p_org_id AND h.article_id = p.article_id AND h.id <> p.chunk_id AND h.searchable
             ) AS other_chunk_count
         FROM page AS p
         LEFT JOIN legs AS l ON l.article_id = p.article_id
+        LEFT JOIN kbsearch.list_kb_matches_v1(v_plan, ARRAY(SELECT u.chunk_id FROM page AS u)) AS m ON m.chunk_id = p.chunk_id
     )
     SELECT
         p.place,
@@ -104,6 +105,9 @@ BEGIN
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = p.kind
     ORDER BY p.score DESC, p.article_id ASC;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.explain_kb_search_v1(
@@ -152,4 +156,4 @@ tied_article_ids: Those it ties with, ascending, at most 100 of them.
 explanation: The same in words.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR, KBTMO.';

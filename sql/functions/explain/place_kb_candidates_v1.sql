@@ -19,6 +19,9 @@ SET max_parallel_workers_per_gather = 0
 AS $$
 #variable_conflict use_column
 BEGIN
+    IF clock_timestamp() > p_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'ranking');
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT

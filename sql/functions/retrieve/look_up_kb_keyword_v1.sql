@@ -24,14 +24,15 @@ BEGIN ATOMIC
                 SELECT
                     p.entries,
                     p.sign,
-                    p.sign * p_weights[array_position(p_lexemes, p.lexeme)] AS weight,
+                    p.weight,
                     given.ids,
                     width_bucket(p.first_chunk_id - 1, given.ids) AS first_place,
                     width_bucket(p.entries[p.entry_count] >> 12, given.ids) AS last_place
                 FROM (SELECT array_agg(u.id ORDER BY u.id) AS ids FROM unnest(p_chunk_ids) AS u (id) OFFSET 0) AS given
                 CROSS JOIN LATERAL (
-                    SELECT k.entries, k.sign, k.lexeme, k.first_chunk_id, k.entry_count
+                    SELECT k.entries, k.sign, k.sign * w.weight AS weight, k.first_chunk_id, k.entry_count
                     FROM kbsearch.kb_postings AS k
+                    INNER JOIN unnest(p_lexemes, p_weights) AS w (lexeme, weight) ON w.lexeme = k.lexeme
                     WHERE k.org_id = p_org_id AND k.lexeme = ANY (p_lexemes)
                     OFFSET 0
                 ) AS p

@@ -8,8 +8,9 @@ BEGIN ATOMIC
     WITH blocks AS MATERIALIZED (
         SELECT
             p.entries, p.first_chunk_id, p.entries[p.entry_count] >> 12 AS last_chunk_id, p.sign,
-            p.sign * p_weights[array_position(p_lexemes, p.lexeme)] AS weight
+            p.sign * w.weight AS weight
         FROM kbsearch.kb_postings AS p
+        INNER JOIN unnest(p_lexemes, p_weights) AS w (lexeme, weight) ON w.lexeme = p.lexeme
         WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_lexemes)
     )
     SELECT s.chunk_id, s.raw, s.entry_count

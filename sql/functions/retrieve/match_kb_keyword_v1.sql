@@ -1,5 +1,6 @@
 -- Presence is sum(sign) > 0, never score > 0. The sum is over float8 and exact: weights are whole numbers that add up to at most 10^12 and an impact is at
--- most 2,200, so every partial sum is a whole number below 2^53. OFFSET 0 has a block's weight looked up once and not for each of its entries.
+-- most 2,200, so every partial sum is a whole number below 2^53. Weights are joined: looking a word up in an array
+-- of thousands cost more than all else, and that for every entry.
 CREATE FUNCTION kbsearch.match_kb_keyword_v1(p_org_id bigint, p_lexemes text [], p_weights double precision [], p_counts_terms boolean)
 RETURNS TABLE (chunk_id bigint, raw double precision)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -8,13 +9,10 @@ BEGIN ATOMIC
         hit.entry >> 12,
         sum(CASE WHEN p_counts_terms THEN hit.weight ELSE hit.weight * (hit.entry & 4095)::double precision END)
     FROM (
-        SELECT unnest(b.entries) AS entry, b.sign, b.weight
-        FROM (
-            SELECT p.entries, p.sign, p.sign * p_weights[array_position(p_lexemes, p.lexeme)] AS weight
-            FROM kbsearch.kb_postings AS p
-            WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_lexemes)
-            OFFSET 0
-        ) AS b
+        SELECT unnest(p.entries) AS entry, p.sign, p.sign * w.weight AS weight
+        FROM kbsearch.kb_postings AS p
+        INNER JOIN unnest(p_lexemes, p_weights) AS w (lexeme, weight) ON w.lexeme = p.lexeme
+        WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_lexemes)
     ) AS hit
     GROUP BY 1
     HAVING sum(hit.sign) > 0;

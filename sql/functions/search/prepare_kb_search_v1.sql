@@ -1,4 +1,4 @@
--- Everything that a search decides before it ranks. Errors are raised here, in this order: organisation, limit and offset, filters, profile, question,
+-- Everything that a search decides before it ranks. Errors are raised here, in this order: budget, organisation, limit and offset, filters, profile, question,
 -- space and embedding, nothing to search with, cursor.
 -- The question is analysed in every language in use (weigh_kb_terms_v1 says how they are scored).
 CREATE FUNCTION kbsearch.prepare_kb_search_v1(
@@ -14,6 +14,8 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_plan kbsearch.kb_search_plan;
+    v_budget CONSTANT text := coalesce(nullif(current_setting('kbsearch.search_budget_ms', true), ''), '10000');
+    v_entries numeric;
     v_reference_length integer;
     v_named regconfig;
     v_profile text;
@@ -33,6 +35,15 @@ DECLARE
     v_retrieval text;
     v_window integer;
 BEGIN
+    -- budget
+    IF v_budget !~ '^[0-9]{1,9}$' THEN
+        RAISE EXCEPTION 'kbsearch.search_budget_ms is %, expected 0 to 999999999', quote_literal(v_budget)
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('setting', 'kbsearch.search_budget_ms', 'given', v_budget, 'minimum', 0, 'maximum', 999999999)::text,
+                HINT = 'SET kbsearch.search_budget_ms to a number of milliseconds; 0 is no budget.';
+    END IF;
+    v_plan.budget := v_budget;
+    v_plan.deadline := CASE WHEN v_plan.budget > 0 THEN clock_timestamp() + make_interval(secs => v_plan.budget / 1000.0) END;
+
     -- organisation
     SELECT
         o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
@@ -169,7 +180,7 @@ BEGIN
         v_plan.tags := v_plan.tags || (chr(31) || kbsearch.name_kb_language_v1(v_named));
         v_plan.chunk_counts := v_plan.chunk_counts || 0::bigint;
     END IF;
-    v_question := kbsearch.analyze_kb_question_v1(p_query_text, v_plan.configurations, v_plan.tags, v_named);
+    v_question := kbsearch.analyze_kb_question_v1(p_query_text, v_plan.configurations, v_plan.tags, v_named, v_plan.deadline, v_plan.budget);
     IF v_question.operator_count > 32 THEN
         RAISE EXCEPTION 'the question has % different phrases and exclusions, at most 32 are searched', v_question.operator_count
             USING ERRCODE = 'KBQRY', DETAIL = jsonb_build_object('argument', 'p_query_text', 'operators', v_question.operator_count, 'maximum_operators', 32)::text,
@@ -257,15 +268,25 @@ BEGIN
         v_plan.chunk_counts[1] := v_plan.chunk_total - coalesce((SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts[2:]) AS c (chunk_count)), 0);
     END IF;
 
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'words');
+    END IF;
+
     -- words that the corpus knows, and what they weigh
     v_plan.keyword_bound := CASE WHEN v_plan.counts_terms THEN 1 ELSE 2200 END * 1e12::double precision;
     SELECT
         coalesce(array_agg(t.lexeme ORDER BY t.lexeme), '{}'), coalesce(array_agg(t.weight ORDER BY t.lexeme), '{}'),
-        coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false)
-    INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.dense
+        coalesce(sum(t.document_frequency) * 8 > v_plan.chunk_total, false), sum(t.document_frequency)
+    INTO v_plan.known_lexemes, v_plan.term_weights, v_plan.dense, v_entries
     FROM kbsearch.weigh_kb_terms_v1(
         v_plan.lexemes, v_plan.term_counts, v_question.forms, v_plan.corpora, v_plan.document_frequencies, v_plan.chunk_counts, v_plan.counts_terms
     ) AS t;
+    IF v_plan.deadline IS NOT NULL AND v_entries > v_plan.budget * 50000::numeric THEN
+        -- no machine reads an entry in 20 nanoseconds
+        RAISE EXCEPTION 'the question''s words stand in % places, which cannot be read within the budget of % ms', v_entries, v_plan.budget
+            USING ERRCODE = 'KBTMO', DETAIL = jsonb_build_object('budget_ms', v_plan.budget, 'stage', 'ranking', 'entries', v_entries, 'maximum_entries', v_plan.budget * 50000::numeric)::text,
+                HINT = 'Ask with fewer words, or give searches more time: SET kbsearch.search_budget_ms, in milliseconds, 0 for no budget.';
+    END IF;
     IF v_plan.keyword_reason IS NULL AND cardinality(v_plan.known_lexemes) = 0 THEN
         v_plan.keyword_reason := 'no_known_words';
     END IF;
@@ -283,7 +304,10 @@ BEGIN
 
     -- articles that pass the filters
     IF v_plan.operators <> '[]' THEN
-        FOR v_operator IN SELECT f.shape, f.article_ids FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags) AS f LOOP
+        IF clock_timestamp() > v_plan.deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'phrases');
+        END IF;
+        FOR v_operator IN SELECT f.shape, f.article_ids FROM kbsearch.find_kb_operators_v1(p_org_id, v_plan.operators, v_plan.configurations, v_plan.tags, v_plan.deadline, v_plan.budget) AS f LOOP
             IF v_operator.shape = 'phrase' THEN
                 v_required := CASE WHEN v_required IS NULL THEN v_operator.article_ids ELSE ARRAY(SELECT unnest(v_required) INTERSECT SELECT unnest(v_operator.article_ids)) END;
             ELSE
@@ -292,6 +316,9 @@ BEGIN
         END LOOP;
     END IF;
     IF p_kinds IS NOT NULL OR p_metadata IS NOT NULL OR v_required IS NOT NULL OR v_excluded IS NOT NULL THEN
+        IF clock_timestamp() > v_plan.deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'filters');
+        END IF;
         v_plan.allowed := kbsearch.select_kb_articles_v1(p_org_id, p_kinds, p_metadata, v_required, v_excluded);
     END IF;
 
@@ -322,4 +349,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.prepare_kb_search_v1(bigint, text, vector, bigint, bigint, text, text [], jsonb, jsonb, double precision, text, bigint, boolean, text, boolean) IS
-'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';
+'Checks the arguments of a search and resolves profile, space, words, statistics, filters and cursor. KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR, KBTMO.';

@@ -42,6 +42,9 @@ DECLARE
     v_vector_unit CONSTANT double precision := p_plan.vector_unit;
     v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
 BEGIN
+    IF clock_timestamp() > p_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'ranking');
+    END IF;
     IF v_fusion = 'arbitrate' THEN
         RETURN QUERY
         SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, r.decision, r.manifest

@@ -57,6 +57,9 @@ BEGIN
             v_last_place := v_total;
         END IF;
     END IF;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
     RETURN jsonb_build_object(
         'items', coalesce(v_items, '[]'),
         'next_cursor', CASE WHEN v_last_place < v_total THEN v_last_cursor END,
@@ -126,4 +129,4 @@ retrieval.certain: How many of the first places are the exact ranking''s, whatev
 retrieval.settled: How many are if the index''s window has the nearest vectors.
 retrieval.window_exhausted: Whether the pages end here and the exact ranking goes on.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBCUR, KBTMO.';

@@ -44,6 +44,9 @@ BEGIN
         -- was it escalated?
         v_plan := kbsearch.arbitrate_kb_plan_v1(v_plan, p_query_embedding, true);
     END IF;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.search_kb_hybrid_v1(
@@ -87,4 +90,4 @@ tied_with: Number of other candidates of equal score, those on other pages or cu
 settled_by_identity: Whether there are such, so that the article''s id alone decided its place among them.
 cursor: Pass as p_cursor for the rows after this one.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBCUR, KBTMO.';

@@ -37,6 +37,9 @@ BEGIN
         NULL::text[]
     FROM kbsearch.rank_kb_articles_v1(v_plan, p_query_embedding, NULL, 0, NULL, NULL) AS r
     GROUP BY (r.place - 1) / 100;
+    IF clock_timestamp() > v_plan.deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer');
+    END IF;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.list_kb_ranking_v1(

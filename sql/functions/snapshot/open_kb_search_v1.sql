@@ -97,4 +97,4 @@ snapshot: Pass as p_snapshot to fetch_kb_page_v1.
 total: Number of articles in the ranking.
 expires_at: Until when it can be read.
 
-Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC; KBSNP in a read-only transaction or on a replica.';
+Errors: KBORG, KBLIM, KBFLT, KBPRF, KBQRY, KBLNG, KBSPC, KBDIM, KBVEC, KBANN, KBESC, KBTMO; KBSNP in a read-only transaction or on a replica.';

@@ -1,5 +1,5 @@
 CREATE FUNCTION kbsearch.analyze_kb_question_v1(
-    p_query_text text, p_configurations regconfig [], p_tags text [], p_named regconfig,
+    p_query_text text, p_configurations regconfig [], p_tags text [], p_named regconfig, p_deadline timestamptz, p_budget integer,
     OUT languages regconfig [], OUT lexemes text [], OUT term_counts bigint [], OUT forms text [], OUT corpora integer [], OUT reason text,
     OUT operators jsonb, OUT operator_count integer, OUT ignored text []
 )
@@ -12,6 +12,9 @@ DECLARE
 BEGIN
     operators := '[]';
     FOR i IN 1 .. cardinality(p_configurations) LOOP
+        IF clock_timestamp() > p_deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(p_budget, 'analysis');
+        END IF;
         v_question := kbsearch.parse_kb_query_v1(p_query_text, p_configurations[i]);
         IF p_tags[i] <> '' THEN
             v_question.lexemes := ARRAY(SELECT u.lexeme || p_tags[i] FROM unnest(v_question.lexemes) WITH ORDINALITY AS u (lexeme, n) ORDER BY u.n);
@@ -37,5 +40,5 @@ BEGIN
     reason := CASE WHEN cardinality(lexemes) = 0 THEN v_reasons[1] END;
 END
 $$;
-COMMENT ON FUNCTION kbsearch.analyze_kb_question_v1(text, regconfig [], text [], regconfig) IS
-'A question analysed in several languages, each with its tag (retrieve/count_kb_languages_v1), or its words in p_named alone: the languages of the words; lexemes with their tags, term_counts, forms and corpora (place of the language) in parallel; reason why there are none; operators of all languages, corpus being the place of the language; how many there are in one language; those ignored.';
+COMMENT ON FUNCTION kbsearch.analyze_kb_question_v1(text, regconfig [], text [], regconfig, timestamptz, integer) IS
+'A question analysed in several languages, each with its tag (retrieve/count_kb_languages_v1), or its words in p_named alone: the languages of the words; lexemes with their tags, term_counts, forms and corpora (place of the language) in parallel; reason why there are none; operators of all languages, corpus being the place of the language; how many there are in one language; those ignored. KBTMO after p_deadline, that of a search with p_budget milliseconds; NULL: none.';

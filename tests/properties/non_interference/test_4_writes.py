@@ -42,10 +42,10 @@ def test_what_the_doctor_says_of_an_organisation(db: Database, shared_database: 
 NO_ANSWERS = {
     "prepare_kb_search_v1", "list_kb_ranking_v1", "list_kb_candidates_v1",
     "rank_kb_legs_v1", "fuse_kb_weighted_v1", "fuse_kb_rrf_v1", "match_kb_vector_v1",
-    "match_kb_keyword_v1", "select_kb_articles_v1", "find_kb_phrase_v1", "find_kb_operators_v1", "has_kb_embeddings_v1", "has_kb_vectors_v1",
+    "match_kb_keyword_v1", "select_kb_articles_v1", "find_kb_operators_v1", "has_kb_embeddings_v1", "has_kb_vectors_v1",
     "count_kb_documents_v1", "count_kb_embeddings_v1", "count_kb_languages_v1", "count_kb_lost_languages_v1", "count_kb_space_v1",
     "compare_kb_articles_v1", "look_up_kb_keyword_v1", "match_kb_keyword_ranges_v1", "list_kb_keyword_top_v1",
-    "list_kb_cursor_keys_v1", "measure_kb_recall_v1",
+    "refuse_kb_overtime_v1", "list_kb_cursor_keys_v1", "measure_kb_recall_v1",
 }  # fmt: skip
 """Steps of a search, which are in its answers; and what is said of an approximate one, whose index is an organisation's own."""
 
