@@ -50,8 +50,12 @@ def test_no_function_hides_errors(shared_database: str) -> None:
             r"SELECT p.proname FROM pg_catalog.pg_proc AS p WHERE p.pronamespace = 'kbsearch'::regnamespace AND p.prosrc ~* '\mexception\s+when\M'"
         ).fetchall()
     assert hiding == []
-    # One asks for a lock as long as the table is in use, one gives locks back by an exception of its own.
-    assert sorted(handlers) == [("kb_chunks_truncated_v1",), ("kb_organizations_changed_v1",)]
+    # Two ask for a lock as long as a table is in use, one gives locks back by an exception of its own.
+    assert sorted(handlers) == [
+        ("disable_kb_row_security_v1",),
+        ("kb_chunks_truncated_v1",),
+        ("kb_organizations_changed_v1",),
+    ]
 
 
 PLANTED = {
