@@ -27,6 +27,7 @@ CASTS = {
     "22P05": "a JSON string with a NUL in it",
     "22000": "a vector without dimensions",
     "22021": "bytes that are no UTF-8",
+    "22023": "a text that is no bytea in hexadecimal",
     "54000": "a vector of over 16,000 dimensions",
     "54001": "JSON deeper than the server's stack",
 }

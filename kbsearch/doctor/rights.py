@@ -25,8 +25,11 @@ READ = (
 )
 """Tables that a search reads."""
 
-WRITTEN = ("organizations", "kb_embedding_spaces", "kb_articles", "kb_article_chunks", "kb_article_embeddings")
+WRITTEN = ("kb_articles", "kb_article_chunks", "kb_article_embeddings")
 """Tables that applications write."""
+
+FOUNDED = ("organizations", "kb_embedding_spaces", "kb_source_kinds")
+"""Tables that whoever makes organisations writes, too."""
 
 KEPT = ("kb_embedding_inputs", "kb_embedding_cache", "kb_embedding_counts", "kb_ingest_sources")
 """Tables in which kbsearch ingest, reembed and search --cache keep what models answered, and how far they are."""
@@ -143,10 +146,10 @@ def to_search(ex: Examination) -> Rights:
 
 
 def to_write(ex: Examination) -> Rights:
-    """What writing articles, organisations and embedding spaces takes, beside what a search takes."""
+    """What writing articles and vectors takes, beside what a search takes."""
     missing = [
         *_schema_usage(ex),
-        *_tables(ex, "SELECT", WRITTEN),
+        *_tables(ex, "SELECT", ["organizations", "kb_embedding_spaces", *WRITTEN]),
         *_tables(ex, "INSERT", WRITTEN),
         *_tables(ex, "UPDATE", WRITTEN),
         *_tables(ex, "DELETE", WRITTEN),
@@ -155,6 +158,20 @@ def to_write(ex: Examination) -> Rights:
     ]
     kept = sum(len(lacking(ex, privilege, WRITTEN)) for privilege in ("INSERT", "UPDATE", "DELETE"))
     return Rights(missing, some=kept < 3 * len(WRITTEN))
+
+
+def to_found(ex: Examination) -> Rights:
+    """What making organisations, embedding spaces and kinds takes."""
+    missing = [
+        *_schema_usage(ex),
+        *_tables(ex, "SELECT", FOUNDED),
+        *_tables(ex, "INSERT", FOUNDED),
+        *_tables(ex, "UPDATE", FOUNDED),
+        *_tables(ex, "DELETE", FOUNDED),
+        *_execute(ex, functions()),
+    ]
+    kept = sum(len(lacking(ex, privilege, FOUNDED)) for privilege in ("INSERT", "UPDATE", "DELETE"))
+    return Rights(missing, some=kept < 3 * len(FOUNDED))
 
 
 def to_maintain(ex: Examination) -> Rights:
@@ -178,16 +195,16 @@ def to_maintain(ex: Examination) -> Rights:
     return Rights(missing, some=bool(sequence) or kept < 2 * len(DERIVED))
 
 
-def to_ingest(ex: Examination) -> Rights:
-    """What kbsearch ingest and reembed take beside what a search takes: to write, to calibrate after a first load, and the cache."""
-    write, maintain = to_write(ex), to_maintain(ex)
+def to_ingest(ex: Examination, *, first: bool = True) -> Rights:
+    """What kbsearch ingest and reembed take beside what a search takes: to write, and the cache; first: to make an organisation, too."""
     kept = [
         *_tables(ex, "SELECT", KEPT),
         *_tables(ex, "INSERT", KEPT),
         *_tables(ex, "UPDATE", ["kb_embedding_counts", "kb_ingest_sources"]),
         *_tables(ex, "DELETE", KEPT),
     ]
-    missing = list(dict.fromkeys([*write.missing, *maintain.missing, *kept]))
+    founding = [*to_found(ex).missing, *to_maintain(ex).missing] if first else []
+    missing = list(dict.fromkeys([*to_write(ex).missing, *founding, *kept]))
     lacked = sum(len(lacking(ex, privilege, KEPT)) for privilege in ("INSERT", "DELETE"))
     return Rights(missing, some=lacked < 2 * len(KEPT))
 
@@ -220,6 +237,12 @@ def write(ex: Examination, report: Report) -> Outcome:
     yield from _all_or_none(ex, report, to_write(ex), "write articles")
 
 
+@check("rights.organizations", "all rights that making organisations takes, or none")
+def found(ex: Examination, report: Report) -> Outcome:
+    """The role can make organisations, embedding spaces and kinds, or leaves that to an admin."""
+    yield from _all_or_none(ex, report, to_found(ex), "make organisations")
+
+
 @check("rights.maintain", "all rights that compacting and rebuilding take, or none")
 def maintain(ex: Examination, report: Report) -> Outcome:
     """The role can compact and rebuild, or leaves that to the owner."""
@@ -229,7 +252,13 @@ def maintain(ex: Examination, report: Report) -> Outcome:
 @check("rights.ingest", "all rights that ingesting with a cache of vectors takes, or none")
 def ingest(ex: Examination, report: Report) -> Outcome:
     """The role can run kbsearch ingest and reembed, which keep vectors in the cache, or leaves that to others."""
-    yield from _all_or_none(ex, report, to_ingest(ex), "ingest")
+    rights = to_ingest(ex)
+    if rights.missing and not to_ingest(ex, first=False).missing:
+        yield report.ok(
+            f"role {ex.role} may ingest into organisations that were loaded once; for a first load it takes: {' '.join(rights.missing)}"
+        )
+    else:
+        yield from _all_or_none(ex, report, rights, "ingest")
 
 
 @check("rights.log", "all rights that logging arbitrations takes, or none")
@@ -300,3 +329,32 @@ ORDER BY c.relname""",
         yield report.ok(f"policies decide which rows role {ex.role} sees of {', '.join(name for name, _ in hidden)}")
     else:
         yield report.ok(f"no row is hidden from role {ex.role}")
+
+
+@check("rights.unsecured", "row-level security on every table with an organisation's rows, or on none")
+def unsecured(ex: Examination, report: Report) -> Outcome:
+    """A table that came with an upgrade, or one whose row-level security somebody switched off, tells every organisation's rows to all."""
+    tables = ex.rows(
+        r"""SELECT
+    c.relname,
+    c.relrowsecurity AND c.relforcerowsecurity AND p.polname IS NOT NULL AS is_secured,
+    (pg_catalog.regexp_match(pg_catalog.pg_get_expr(p.polqual, p.polrelid), $$find_kb_bound_organization_v[0-9]+\(([^)]*)\)$$))[1]
+FROM pg_catalog.pg_class AS c
+INNER JOIN pg_catalog.pg_attribute AS a
+    ON a.attrelid = c.oid AND NOT a.attisdropped AND a.attname = CASE c.relname WHEN 'organizations' THEN 'id' ELSE 'org_id' END
+LEFT JOIN pg_catalog.pg_policy AS p ON p.polrelid = c.oid AND p.polname = 'kb_bound'
+WHERE c.relnamespace = pg_catalog.to_regnamespace(%(schema)s) AND c.relkind IN ('r', 'p')
+ORDER BY c.relname""",
+        schema=ex.schema,
+    )
+    bound = next((arguments for _, secured, arguments in tables if secured and arguments), None)
+    bare = [name for name, secured, _ in tables if not secured]
+    if bound is None:
+        yield report.ok("row-level security of enable_kb_row_security_v1 is not on")
+    elif bare:
+        yield report.problem(
+            f"row-level security is on, and not for {', '.join(bare)}: whoever may read there reads all organisations' rows",
+            f"SELECT kbsearch.enable_kb_row_security_v1({bound});",
+        )
+    else:
+        yield report.ok(f"row-level security is on for all {len(tables)} tables with an organisation's rows")

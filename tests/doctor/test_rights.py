@@ -88,9 +88,23 @@ def test_the_grants_for_writing_are_enough(patient: Patient, role: str, as_role:
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         as_role(UPSERT)
     patient.operate(*grants(finding))
-    as_role(UPSERT, "INSERT INTO kbsearch.organizations (name) VALUES ('mine')", "DELETE FROM kbsearch.kb_articles")
+    as_role(UPSERT, "DELETE FROM kbsearch.kb_articles")
     assert right(patient, "rights.write", role).found == f"role {role} may write articles"
+    assert right(patient, "rights.organizations", role).found.startswith(f"role {role} may not make organisations")
     assert right(patient, "rights.maintain", role).found.startswith(f"role {role} may not compact")
+
+
+def test_the_grants_for_making_organisations_are_enough(patient: Patient, role: str, as_role: AsRole) -> None:
+    finding = right(patient, "rights.organizations", role)
+    assert finding.level is Level.OK
+    make = "INSERT INTO kbsearch.organizations (name) VALUES ('mine')"
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        as_role(make)
+    patient.operate(*grants(finding))
+    as_role(
+        make, "UPDATE kbsearch.organizations SET name = 'yours'", "DELETE FROM kbsearch.organizations WHERE id <> 1"
+    )
+    assert right(patient, "rights.organizations", role).found == f"role {role} may make organisations"
 
 
 def test_the_grants_for_maintenance_are_enough(patient: Patient, role: str, as_role: AsRole) -> None:
@@ -232,3 +246,54 @@ def test_the_owner_sees_all_rows(patient: Patient) -> None:
     assert patient.bad("rights.rows") == []
     patient.run("ALTER TABLE kbsearch.kb_articles FORCE ROW LEVEL SECURITY")
     assert patient.one("rights.rows", Level.PROBLEM).found.endswith("sees no row of kb_articles")
+
+
+@pytest.mark.parametrize("granted", ["reader", "writer", "admin"])
+def test_the_roles_of_grant_have_what_they_are_for(patient: Patient, role: str, granted: str) -> None:
+    patient.run(f"SELECT kbsearch.grant_kb_rights_v1('{granted}', '{role}')")
+    found = {
+        name: right(patient, f"rights.{name}", role)
+        for name in ("search", "write", "organizations", "maintain", "ingest")
+    }
+    assert {finding.level for finding in found.values()} == {Level.OK}
+    may = {name: f" may {what}" in found[name].found for name, what in MAY.items()}
+    assert may == {
+        "search": True,
+        "write": granted != "reader",
+        "ingest": granted != "reader",
+        "organizations": granted == "admin",
+        "maintain": granted == "admin",
+    }
+    assert ("were loaded once" in found["ingest"].found) == (granted == "writer")
+
+
+MAY = {
+    "search": "search",
+    "write": "write articles",
+    "organizations": "make organisations",
+    "maintain": "compact, rebuild",
+    "ingest": "ingest",
+}
+
+
+def test_a_table_that_row_level_security_leaves_out(patient: Patient, role: str) -> None:
+    assert right(patient, "rights.unsecured", role).found == "row-level security of enable_kb_row_security_v1 is not on"
+    patient.run("SELECT kbsearch.enable_kb_row_security_v1('claim', 'app_metadata.org_id')")
+    assert right(patient, "rights.unsecured", role).level is Level.OK
+    patient.run("CREATE TABLE kbsearch.kb_later (org_id bigint, said text)")
+    finding = right(patient, "rights.unsecured", role)
+    assert finding.level is Level.PROBLEM
+    assert "not for kb_later:" in finding.found
+    assert finding.advice == "SELECT kbsearch.enable_kb_row_security_v1('claim'::text, 'app_metadata.org_id'::text);"
+    patient.cure(finding)
+    assert right(patient, "rights.unsecured", role).level is Level.OK
+    for statement in (
+        "ALTER TABLE kbsearch.kb_articles NO FORCE ROW LEVEL SECURITY",
+        "ALTER TABLE kbsearch.kb_articles DISABLE ROW LEVEL SECURITY",
+        "DROP POLICY kb_bound ON kbsearch.kb_articles",
+    ):
+        patient.run(statement)
+        finding = right(patient, "rights.unsecured", role)
+        assert "not for kb_articles:" in finding.found
+        patient.cure(finding)
+        assert right(patient, "rights.unsecured", role).level is Level.OK

@@ -7,7 +7,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_m CONSTANT integer := coalesce(p_m, 16);
-    v_ef_construction CONSTANT integer := coalesce(p_ef_construction, greatest(128, 2 * coalesce(p_m, 16)));
+    v_ef_construction CONSTANT integer := coalesce(p_ef_construction, greatest(128, 2 * least(greatest(v_m, 0), 100)));
     v_space_id bigint;
     v_dimensions integer;
     v_extension text;
