@@ -39,6 +39,16 @@ def test_what_the_doctor_says_of_an_organisation(db: Database, shared_database: 
     assert hunt.acted >= 3
 
 
+def test_what_another_does_with_an_approximate_index(db: Database) -> None:
+    """Built, searched, filled, dropped, built again; with keys of cursors; actions of another, one after the other, and never a byte is different."""
+    hunt = Hunt(
+        db,
+        actions=("approximate", "search by its index", "retrieval", "exact", "cursor key", "insert", "embed as asked"),
+    )
+    hunt.run(4)
+    assert hunt.acted >= 4
+
+
 NO_ANSWERS = {
     "prepare_kb_search_v1", "list_kb_ranking_v1", "list_kb_candidates_v1",
     "rank_kb_legs_v1", "fuse_kb_weighted_v1", "fuse_kb_rrf_v1", "match_kb_vector_v1",

@@ -71,6 +71,8 @@ ACTIONS: dict[str, LiteralString] = {
     "calibrate": "SELECT kbsearch.calibrate_kb_corpus_v1(%(org)s)",
     "reanalyse": "SELECT kbsearch.reanalyze_kb_chunks_v1(%(org)s)",
     "search": "SELECT count(*) FROM kbsearch.search_kb_hybrid_v1(p_org_id => %(org)s, p_query_text => 'lamp')",
+    "search by its index": """SELECT count(*) FROM kbsearch.search_kb_hybrid_v1(p_org_id => %(org)s, p_query_text => 'lamp stone',
+        p_query_embedding => %(vector)s::ext.vector)""",
     "store a ranking": "SELECT count(*) FROM kbsearch.open_kb_search_v1(p_org_id => %(org)s, p_query_text => 'lamp')",
     "store few rankings": "UPDATE kbsearch.organizations SET snapshot_limit = 1 WHERE id = %(org)s",
     "expire": "UPDATE kbsearch.kb_search_snapshots SET expires_at = created_at WHERE org_id = %(org)s",
@@ -93,6 +95,7 @@ ACTIONS: dict[str, LiteralString] = {
     "approximate": """WITH made AS (SELECT kbsearch.create_kb_ann_index_v1(o.id) FROM kbsearch.organizations AS o
         WHERE o.id = %(org)s AND o.active_space_id IS NOT NULL)
     UPDATE kbsearch.organizations SET retrieval = 'ann', ann_window = 5 WHERE id = %(org)s AND EXISTS (SELECT FROM made)""",
+    "retrieval": "UPDATE kbsearch.organizations SET retrieval = CASE retrieval WHEN 'ann' THEN 'auto' ELSE 'ann' END WHERE id = %(org)s",
     "exact": "SELECT kbsearch.drop_kb_ann_index_v1(%(org)s)",
     "cursor key": "SELECT kbsearch.set_kb_cursor_key_v1(%(org)s, p_keep => 0)",
     "remove": "DELETE FROM kbsearch.organizations WHERE id = %(org)s",
