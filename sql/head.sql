@@ -5459,6 +5459,11 @@ DECLARE
     v_exact kbsearch.kb_search_plan;
     v_said jsonb;
 BEGIN
+    IF p_window NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'p_window is %, expected 1 to 1000', p_window
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_window', 'given', p_window, 'minimum', 1, 'maximum', 1000)::text,
+                HINT = 'Leave it out for the window of the organisation''s searches.';
+    END IF;
     v_plan := kbsearch.prepare_kb_search_v1(p_org_id, p_query_text, p_query_embedding, p_limit, 0, NULL, NULL, '{}', NULL, NULL, p_profile, NULL, false, NULL, false);
     v_exact := v_plan;
     IF v_plan.window_tag IS NOT NULL THEN
