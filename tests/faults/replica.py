@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
 from kbsearch import embedded, migrate
 from tests.conftest import Databases
 from tests.fuzz.world import World, build
 
-STREAMING = {"fsync": "off", "synchronous_commit": "off", "hot_standby_feedback": "on"}
+STREAMING = {"fsync": "off", "full_page_writes": "off", "hot_standby_feedback": "on"}
 PATIENCE = 60.0
 """Seconds in which a standby must have started or caught up."""
 
@@ -63,7 +63,9 @@ def _run(program: str, *arguments: str) -> None:
 def replicated() -> Iterator[Pair]:
     """A primary with the world that is fuzzed, and its standby."""
     directory = Path(tempfile.mkdtemp(prefix="kbsearch-replica-"))
-    directory.chmod(0o777)  # the servers' user makes the standby's data in it
+    directory.chmod(
+        0o777
+    )  # the servers' user makes the standby's data in it, and its socket: the copy has the lock of the primary's
     data, copy = directory / "primary", directory / "standby"
     try:
         server = embedded.start(data, settings=STREAMING)
@@ -89,12 +91,12 @@ def replicated() -> Iterator[Pair]:
             "--pgdata",
             str(copy),
             "--log",
-            str(copy / "log"),
+            str(directory / "standby.log"),
             "--options",
-            f"-k {copy} -h ''",
+            f"-k {directory} -h ''",
         )
         try:
-            pair = Pair(dsn, make_conninfo(**{**conninfo_to_dict(dsn), "host": str(copy)}), world)
+            pair = Pair(dsn, make_conninfo(dsn, host=str(directory)), world)
             pair.catch_up()
             yield pair
         finally:

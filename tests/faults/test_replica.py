@@ -49,35 +49,41 @@ def said(connection: Connection, statement: str | sql.Composed, parameters: Any 
 
 def sound(function: Function, pair: Pair, turn: int) -> tuple[sql.Composed, list[Any]]:
     """A call with the samples of each argument that the turn comes to."""
-    named, given = [], []
+    named: list[sql.Composed] = []
+    given: list[Any] = []
     for argument in function.arguments:
         samples = pair.world.samples.get(f"{function.name}.{argument.name}") or pair.world.samples.get(argument.name)
-        if not samples or (argument.default is not None and (len(given) + turn) % 2):
+        if argument.default is not None and (not samples or (len(given) + turn) % 2):
             continue
         kind = "ext.vector" if argument.type == "vector" else argument.type
         named.append(sql.SQL("{} => %s::{}").format(sql.Identifier(argument.name), sql.SQL(kind)))
-        given.append(samples[turn % len(samples)])
+        given.append(samples[turn % len(samples)] if samples else None)
     call = sql.SQL("SELECT to_json(s)::text FROM kbsearch.{}({}) AS s")
     return call.format(sql.Identifier(function.name), sql.SQL(", ").join(named)), given
 
 
 def test_what_reads_says_the_same_and_what_writes_is_refused(pair: Pair, both: tuple[Connection, Connection]) -> None:
     primary, standby = both
-    answered = 0
+    answered, refused = 0, set[str]()
     for function in read_functions(primary):
         if not function.public or not function.arguments or function.name in FRESH:
             continue
         for turn in range(ROUNDS):
             statement, given = sound(function, pair, turn)
             here = said(standby, statement, given)
-            if function.volatility == "VOLATILE":
+            if function.volatility == "VOLATILE" and isinstance(here, list):
+                # there was nothing to write
+                with primary.transaction(force_rollback=True):
+                    assert here == said(primary, statement, given), function.name
+            elif function.volatility == "VOLATILE":
                 # refused for what was asked, or for where
-                assert isinstance(here, tuple), (function.name, here)
                 assert here[0] == READ_ONLY or (here[0].startswith("KB") and here[2] and here[3]), (function.name, here)
+                refused.add(function.name if here[0] in (READ_ONLY, "KBSNP") else "")
             else:
                 assert here == said(primary, statement, given), function.name
                 answered += isinstance(here, list)
     assert answered > 2 * ROUNDS
+    assert {"upsert_kb_article_v1", "open_kb_search_v1", "rebuild_kb_index_v1"} <= refused
 
 
 def test_pages_go_on_at_the_other_server(pair: Pair, both: tuple[Connection, Connection]) -> None:
