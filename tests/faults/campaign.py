@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from kbsearch import embedded
-from tests.faults.hunt import CALLERS, GONE, hunt, upgrade_while_searching
+from tests.faults.hunt import CALLERS, GONE, PLAIN, SPACES, TEXT, hunt, upgrade_while_searching
 from tests.faults.siege import WAYS, besieged
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
@@ -69,7 +69,13 @@ def main() -> int:
                 siege.strike(WAYS[number % len(WAYS)])
             dsn = embedded.start(siege.data).dsn("siege")
             waiting = progress.add_task("deadlock hunt", total=None)
-            calls = hunt(dsn, given.seconds, given.seed)
+            calls = sum(
+                (
+                    hunt(dsn, given.seconds / 4, given.seed, acts, shared)
+                    for acts, shared in ((TEXT, 0.8), (TEXT, 0.0), (SPACES, 0.8), (PLAIN, 0.8))
+                ),
+                Counter[str](),
+            )
             progress.update(waiting, total=1, completed=1)
             waiting = progress.add_task("upgrades", total=None)
             upgrades = upgrade_while_searching(dsn, given.installs)

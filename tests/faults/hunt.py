@@ -17,8 +17,8 @@ from kbsearch import migrate
 Connection: TypeAlias = psycopg.Connection[Any]
 
 CALLERS = 8
-GONE = ("KBART", "KBSNP")
-"""What may be said of what another caller has removed."""
+GONE = ("KBART", "KBSNP", "KBSPC", "KBANN")
+"""What may be said of what another caller has removed, or of a space that is not whole."""
 VERSIONED = ("search_kb_hybrid_v1", "search_kb_hybrid_page_v1", "list_kb_results_v1", "rank_kb_articles_v1")
 """Functions that are copied to another version."""
 QUESTIONS = ("word", "part three", '"word part" -nothing', "number1 number2")
@@ -77,10 +77,58 @@ def _search(connection: Connection, org_id: int, chance: random.Random) -> None:
     connection.execute("SELECT * FROM kbsearch.explain_kb_search_v1(%s, %s)", [org_id, question])
 
 
-ACTS: Sequence[Callable[[Connection, int, random.Random], None]] = (
+def _plain(connection: Connection, org_id: int, chance: random.Random) -> None:
+    """A statement of the application's own, which takes its rows before ours take any lock."""
+    connection.execute(
+        chance.choice(
+            [
+                "UPDATE kbsearch.kb_articles SET title = title || 's' WHERE org_id = %s AND external_ref = %s",
+                "UPDATE kbsearch.kb_articles SET published = NOT published WHERE org_id = %s AND external_ref = %s",
+                "DELETE FROM kbsearch.kb_articles WHERE org_id = %s AND external_ref = %s",
+            ]
+        ),
+        [org_id, f"r{chance.randrange(10)}"],
+    )
+
+
+def _language(connection: Connection, org_id: int, chance: random.Random) -> None:
+    language = chance.choice(["english", "german", "simple"])
+    connection.execute(
+        "UPDATE kbsearch.organizations SET language = %s::text::regconfig WHERE id = %s", [language, org_id]
+    )
+
+
+def _embed(connection: Connection, org_id: int, chance: random.Random) -> None:
+    chunk = {"content": f"word part number{chance.randrange(9)}", "embedding": [1, chance.randrange(9), 2]}
+    connection.execute(
+        "SELECT kbsearch.upsert_kb_article_v1(%s, %s, 'title', p_chunks => %s::jsonb, p_space_id => "
+        "(SELECT s.id FROM kbsearch.kb_embedding_spaces AS s ORDER BY s.id OFFSET %s LIMIT 1))",
+        [org_id, f"r{chance.randrange(10)}", json.dumps([chunk]), chance.randrange(2)],
+    )
+
+
+def _space(connection: Connection, org_id: int, chance: random.Random) -> None:
+    (space,) = connection.execute(
+        "SELECT s.id FROM kbsearch.kb_embedding_spaces AS s ORDER BY s.id OFFSET %s LIMIT 1", [chance.randrange(2)]
+    ).fetchone() or (None,)
+    function = chance.choice(
+        ["activate_kb_space_v1", "drop_kb_space_v1", "create_kb_ann_index_v1", "drop_kb_ann_index_v1"]
+    )
+    connection.execute(f"SELECT kbsearch.{function}(%s, %s)", [org_id, space])
+    connection.execute("SELECT * FROM kbsearch.list_kb_spaces_v1(%s)", [org_id])
+
+
+Act: TypeAlias = Callable[[Connection, int, random.Random], None]
+
+TEXT: Sequence[Act] = (
     *(_upsert, _upsert, _write, _write),
     *(_delete, _maintain, _snapshot, _search),
 )
+"""Calls of our functions that have to do with texts: fast, so that many meet."""
+SPACES: Sequence[Act] = (*TEXT, _embed, _embed, _space)
+"""Vectors, embedding spaces and approximate indexes, too."""
+PLAIN: Sequence[Act] = (_upsert, _write, _plain, _plain, _language)
+"""Statements of an application's own beside calls of ours and beside another language."""
 
 
 def _together(works: Sequence[Callable[[], None]]) -> None:
@@ -102,8 +150,8 @@ def _together(works: Sequence[Callable[[], None]]) -> None:
         raise raised[0]
 
 
-def hunt(dsn: str, seconds: float, seed: int) -> Counter[str]:
-    """Calls of all kinds by 8 callers, of two shared organisations and one of each caller's own; how often a SQLSTATE came."""
+def hunt(dsn: str, seconds: float, seed: int, acts: Sequence[Act] = TEXT, shared: float = 0.8) -> Counter[str]:
+    """Calls by 8 callers, a share of them in two organisations of all callers, the others in the caller's own; how often a SQLSTATE came."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         ids = [
             int(one)
@@ -112,6 +160,10 @@ def hunt(dsn: str, seconds: float, seed: int) -> Counter[str]:
                 [2 + CALLERS],
             ).fetchall()
         ]
+        connection.execute(
+            "INSERT INTO kbsearch.kb_embedding_spaces (name, model, dimensions) SELECT 'hunted ' || n, 'toy', 3 "
+            "FROM generate_series(1, 2) AS n WHERE NOT EXISTS (SELECT FROM kbsearch.kb_embedding_spaces)"
+        )
     deadline = time.monotonic() + seconds
     counted: Counter[str] = Counter()
     lock = threading.Lock()
@@ -122,9 +174,9 @@ def hunt(dsn: str, seconds: float, seed: int) -> Counter[str]:
         with psycopg.connect(dsn, autocommit=True) as connection:
             connection.execute("SET statement_timeout = '60s'")
             while time.monotonic() < deadline:
-                org_id = ids[chance.randrange(2)] if chance.random() < 0.8 else ids[2 + number]
+                org_id = ids[chance.randrange(2)] if chance.random() < shared else ids[2 + number]
                 try:
-                    chance.choice(ACTS)(connection, org_id, chance)
+                    chance.choice(acts)(connection, org_id, chance)
                     mine["acts"] += 1
                 except psycopg.Error as error:
                     mine[error.sqlstate or "none"] += 1

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from tests.faults import campaign
-from tests.faults.hunt import GONE, hunt, upgrade_while_searching
+from tests.faults.hunt import GONE, PLAIN, SPACES, TEXT, Act, hunt, upgrade_while_searching
 from tests.faults.siege import WAYS, LossError, Siege, besieged
 
 
@@ -54,9 +54,14 @@ def test_planted_damage_is_found(siege: Siege, damage: str) -> None:
             siege.strike(WAYS[0])
 
 
-def test_no_deadlock_among_calls_of_our_functions(database: str) -> None:
-    counted = hunt(database, 4, 1)
-    assert counted["acts"] > 20
+@pytest.mark.parametrize(
+    ("acts", "shared"),
+    [(TEXT, 0.8), (TEXT, 0.0), (SPACES, 0.8), (PLAIN, 0.8)],
+    ids=["texts", "texts of one's own organisation", "spaces", "plain statements"],
+)
+def test_no_deadlock_among_calls_of_our_functions(database: str, acts: Sequence[Act], shared: float) -> None:
+    counted = hunt(database, 3, 1, acts, shared)
+    assert counted["acts"] > 10
     assert {code for code in counted if code not in (*GONE, "acts")} == set()
 
 
