@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ from benchmarks.database import SETTINGS
 from kbsearch import embedded
 from kbsearch.ingest import Document, IngestReport, Source, Splitter, ingest, read_paths
 from kbsearch.ingest.organizations import organization_id
+from kbsearch.ingest.writers import WRITERS
 
 CHUNKS_PER_DOCUMENT = 10
 SPLITTER = Splitter(1200)
@@ -81,12 +83,18 @@ def plant(root: Path, generator: Generator, files: int) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time that a process has used; 0 where the system does not say."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time that a process has used and its children, those that have ended too; 0 where the system does not say."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(path.parent.name) == pid:
+            ticks += sum(map(int, fields[11:15]))
+        elif int(fields[1]) == pid:
+            ticks += sum(map(int, fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -105,6 +113,9 @@ def main(
     *,
     chunks: Annotated[int, typer.Option(help="Chunks of the organisation that is loaded.")] = 20_000,
     files: Annotated[int, typer.Option(help="Files of the tree that is ingested twice.")] = 5_000,
+    writers: Annotated[
+        int, typer.Option(help="Connections that write, beside the one that reads and embeds; 0: none beside.")
+    ] = WRITERS,
 ) -> None:
     """Measure an ingest of precomputed vectors, of an unchanged tree, and of what is in the cache."""
     console = Console()
@@ -124,18 +135,27 @@ def main(
             server(directory) as running,
             psycopg.connect(embedded.ensure_database(running, "ingest"), autocommit=True) as connection,
         ):
+            connect = partial(psycopg.connect, running.dsn("ingest"), autocommit=True)
 
             def run(org: str, entries: Sequence[Any]) -> tuple[IngestReport, float]:
                 org_id = organization_id(connection, org, create=True)
                 started = time.perf_counter()
-                report = ingest(connection, org_id, [Source("s", entries)], embedder=embedder, splitter=SPLITTER)
+                report = ingest(
+                    connection,
+                    org_id,
+                    [Source("s", entries)],
+                    embedder=embedder,
+                    splitter=SPLITTER,
+                    connect=connect,
+                    writers=writers,
+                )
                 return report, time.perf_counter() - started
 
             entries = documents(generator, chunks)
-            processes = (connection.info.backend_pid, os.getpid())
+            processes = (running.pid, os.getpid())
             before = [cpu_seconds(pid) for pid in processes]
             report, seconds = run("large", entries)
-            backend, client = (cpu_seconds(pid) - used for pid, used in zip(processes, before, strict=True))
+            served, client = (cpu_seconds(pid) - used for pid, used in zip(processes, before, strict=True))
             rate = report.chunks / seconds
             tell(
                 f"{report.chunks:,} chunks of {len(entries):,} articles with precomputed vectors, calibration included",
@@ -144,7 +164,7 @@ def main(
                 met=rate >= CHUNKS_PER_SECOND,
             )
             console.print(
-                f"processor time for 1,000 chunks: {1000 * backend / report.chunks:.2f} s in the server,"
+                f"processor time for 1,000 chunks: {1000 * served / report.chunks:.2f} s in the server,"
                 f" {1000 * client / report.chunks:.2f} s in the client, of {1000 * seconds / report.chunks:.2f} s"
             )
             connection.execute("DELETE FROM kbsearch.kb_articles WHERE org_id = %s", [report.org_id])

@@ -3527,6 +3527,7 @@ BEGIN
     ]
     || CASE WHEN p_right IN ('writer', 'admin') THEN ARRAY[
         'INSERT, UPDATE, DELETE ON kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings',
+        'USAGE ON SEQUENCE kbsearch.kb_article_chunks_id_seq',
         'SELECT, INSERT, UPDATE, DELETE ON kbsearch.kb_embedding_inputs, kbsearch.kb_embedding_cache, kbsearch.kb_embedding_counts, kbsearch.kb_ingest_sources, '
         || 'kbsearch.kb_gold_sets, kbsearch.kb_gold_questions, kbsearch.kb_gold_judgements',
         'INSERT, DELETE ON kbsearch.kb_ranking_profiles, kbsearch.kb_arbitration_policies',
@@ -8300,9 +8301,9 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.window_kb_search_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_retrieval text, p_window integer, p_tag text) IS 'The plan of a search with the windows of its legs, or as it is, with the reason, where it is exact. p_retrieval: exact, ann or auto; p_window: articles in a leg''s window; p_tag: what the cursor says of it: /window/index, nothing for an exact search, NULL without a cursor. certain_above: every article with a higher score, in billionths, stands where the exact ranking has it, whatever the index missed (a vector outside of its window counts as the question''s own); settled_above: the same if the window has the nearest vectors: the threshold of Fagin, Lotem and Naor (2003) over both legs. KBANN, KBCUR.';
 
--- Name: write_kb_articles_v1(bigint, jsonb, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: write_kb_articles_v1(bigint, jsonb, bigint, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.write_kb_articles_v1(p_org_id bigint, p_articles jsonb, p_space_id bigint DEFAULT NULL::bigint) RETURNS bigint
+CREATE FUNCTION kbsearch.write_kb_articles_v1(p_org_id bigint, p_articles jsonb, p_space_id bigint DEFAULT NULL::bigint, p_chunk_ids bigint[] DEFAULT NULL::bigint[]) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
@@ -8341,6 +8342,15 @@ BEGIN
                 HINT = 'p_articles is an array of objects as the function''s COMMENT has them, each external_ref once.';
     END IF;
 
+    IF p_chunk_ids IS NOT NULL AND (
+        array_ndims(p_chunk_ids) > 1 OR array_position(p_chunk_ids, NULL) IS NOT NULL
+        OR cardinality(p_chunk_ids) <> (SELECT coalesce(sum(jsonb_array_length(r.article -> 'chunks')), 0) FROM jsonb_array_elements(p_articles) AS r (article))
+    ) THEN
+        RAISE EXCEPTION 'p_chunk_ids is no simple list of an id for each chunk'
+            USING ERRCODE = 'KBART', DETAIL = jsonb_build_object('org_id', p_org_id, 'argument', 'p_chunk_ids', 'given', cardinality(p_chunk_ids))::text,
+                HINT = 'Take as many ids from the sequence of kb_article_chunks.id as there are chunks, or pass NULL.';
+    END IF;
+
     -- the organisation's lock before the articles', and those in the order of their ids
     PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
     v_article_ids := ARRAY(
@@ -8368,25 +8378,38 @@ BEGIN
         external_ref text, kind text, title text, body text, language text, published boolean, metadata jsonb, source_uri text, content_sha256 text
     )
     WHERE a.org_id = p_org_id AND a.id = ANY (v_article_ids) AND a.external_ref = r.external_ref;
-    INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, chunk_no, heading, content)
-    SELECT p_org_id, v_article_ids[r.n], e.n - 1, e.chunk ->> 'heading', e.chunk ->> 'content'
-    FROM jsonb_array_elements(p_articles) WITH ORDINALITY AS r (article, n)
-    CROSS JOIN LATERAL jsonb_array_elements(r.article -> 'chunks') WITH ORDINALITY AS e (chunk, n)
-    WHERE v_article_ids[r.n] IS NOT NULL
-    ORDER BY v_article_ids[r.n], e.n;
+    IF p_chunk_ids IS NULL THEN
+        INSERT INTO kbsearch.kb_article_chunks (org_id, article_id, chunk_no, heading, content)
+        SELECT p_org_id, v_article_ids[r.n], e.n - 1, e.chunk ->> 'heading', e.chunk ->> 'content'
+        FROM jsonb_array_elements(p_articles) WITH ORDINALITY AS r (article, n)
+        CROSS JOIN LATERAL jsonb_array_elements(r.article -> 'chunks') WITH ORDINALITY AS e (chunk, n)
+        WHERE v_article_ids[r.n] IS NOT NULL
+        ORDER BY v_article_ids[r.n], e.n;
+    ELSE
+        INSERT INTO kbsearch.kb_article_chunks (org_id, id, article_id, chunk_no, heading, content)
+        SELECT p_org_id, p_chunk_ids[g.place], v_article_ids[g.article_n], g.n - 1, g.chunk ->> 'heading', g.chunk ->> 'content'
+        FROM (
+            SELECT r.n AS article_n, e.n, e.chunk, row_number() OVER (ORDER BY r.n, e.n) AS place
+            FROM jsonb_array_elements(p_articles) WITH ORDINALITY AS r (article, n)
+            CROSS JOIN LATERAL jsonb_array_elements(r.article -> 'chunks') WITH ORDINALITY AS e (chunk, n)
+        ) AS g
+        WHERE v_article_ids[g.article_n] IS NOT NULL
+        ORDER BY v_article_ids[g.article_n], g.n;
+    END IF;
     GET DIAGNOSTICS v_written = ROW_COUNT;
     RETURN CASE WHEN p_space_id IS NULL THEN v_written ELSE kbsearch.attach_kb_cached_vectors_v1(p_org_id, p_space_id, v_article_ids, p_articles) END;
 END
 $$;
 
--- Name: FUNCTION write_kb_articles_v1(p_org_id bigint, p_articles jsonb, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION write_kb_articles_v1(p_org_id bigint, p_articles jsonb, p_space_id bigint, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.write_kb_articles_v1(p_org_id bigint, p_articles jsonb, p_space_id bigint) IS 'Writes many articles at once, with their chunks, and vectors from the cache: what kbsearch ingest does. They replace those of the same external_ref, which reserve_kb_articles_v1 has made; others are passed over. On an error nothing is stored. The first article that cannot be stored is named by its number.
+COMMENT ON FUNCTION kbsearch.write_kb_articles_v1(p_org_id bigint, p_articles jsonb, p_space_id bigint, p_chunk_ids bigint[]) IS 'Writes many articles at once, with their chunks, and vectors from the cache: what kbsearch ingest does. They replace those of the same external_ref, which reserve_kb_articles_v1 has made; others are passed over. On an error nothing is stored. The first article that cannot be stored is named by its number.
 
 Arguments:
 p_org_id: The organisation that the articles belong to.
 p_articles: Array of objects {"external_ref", "kind", "title", "body", "language", "published", "metadata", "source_uri", "content_sha256", "chunks"}, all given, each external_ref once; chunks are an array of {"content", "heading", "input_sha256"}, the last in hexadecimal digits, as upsert_kb_article_v1 has them.
 p_space_id: Embedding space in which chunks with an input_sha256 get the vector that the cache has of it. NULL: no vectors.
+p_chunk_ids: Ids of the chunks, in the order in which they are given, as many as there are; taken from the sequence of kb_article_chunks.id before, so that they do not depend on which of several writers is first. NULL: as they come.
 
 Returns: the number of chunks that were written; with p_space_id, of those that got a vector.
 

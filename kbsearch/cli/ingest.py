@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -47,6 +48,7 @@ from kbsearch.ingest.sql_mark import OVERLAP
 from kbsearch.ingest.sql_query import Query, source_connection
 from kbsearch.ingest.sql_rows import COLUMNS
 from kbsearch.ingest.sql_source import SqlOptions, SqlSource
+from kbsearch.ingest.writers import WRITERS, WRITERS_AT_MOST
 from kbsearch.schema import DEFAULT
 
 __all__ = ["ingest_command", "progress_bars", "register", "show_report"]
@@ -148,6 +150,15 @@ def ingest_command(
             "--no-embed", help="Write no vectors, like --embedder none: articles are found by their words only."
         ),
     ] = False,
+    writers: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=WRITERS_AT_MOST,
+            help="Connections that write at the same time, beside the one that reads and embeds; 0: all on that one, one after the other.",
+        ),
+    ] = WRITERS,
     prune: Annotated[
         bool, typer.Option("--prune", help="Delete articles whose documents the same source has no more.")
     ] = False,
@@ -207,6 +218,8 @@ def ingest_command(
                     prune=prune,
                     machine=Machine.here(*paths or []),
                     also=others,
+                    connect=functools.partial(connected, database(dsn, schema, upgrade=False), schema),
+                    writers=writers,
                     progress=progress,
                     schema=schema,
                 )

@@ -1,5 +1,7 @@
 """From documents to articles in the database: reserve ids, split, embed, write.
 
+One connection reads, splits and embeds, others write what is ready, several transactions at a time; ids are given out before, in order.
+
 What is ingested decides everything, when or where from decides nothing: documents are taken in the order of their external_ref, ids are
 reserved in that order before anything is embedded, and no path outside the ingest root is stored or embedded. A run that was stopped
 anywhere is completed by the next one: an article is done when it is committed, and what is done is not done again.
@@ -25,11 +27,13 @@ from kbsearch.ingest.machine import Machine
 from kbsearch.ingest.notes import Note, chunker_digest, digest
 from kbsearch.ingest.passages import Passages
 from kbsearch.ingest.plan import LanguagesOfDocuments, Planner
+from kbsearch.ingest.prepare import Counts, Group, Pace, Preparer, groups
 from kbsearch.ingest.report import Connection, IngestReport, Progress, UsageError, quiet
 from kbsearch.ingest.spaces import Space, activate_space, active_space, ensure_space
 from kbsearch.ingest.splitter import Splitter
 from kbsearch.ingest.vectors import StoredChunk, stored_chunks
-from kbsearch.ingest.writer import Counts, Pace, Writer, groups
+from kbsearch.ingest.writer import Writer
+from kbsearch.ingest.writers import WRITERS, WRITERS_AT_MOST, Connect, Writers
 from kbsearch.schema import DEFAULT, in_schema
 
 RESERVED_AT_ONCE = 1000
@@ -77,6 +81,8 @@ def ingest(
     prune: bool = False,
     machine: Machine | None = None,
     also: Sequence[Embedder] = (),
+    connect: Connect | None = None,
+    writers: int = WRITERS,
     progress: Progress | None = None,
     schema: str = DEFAULT,
 ) -> IngestReport:
@@ -98,6 +104,9 @@ def ingest(
         machine: whose names are refused in what the model is given, unless the splitter allows them; by default this one.
         also: embedders of other spaces that the articles written get vectors in, in the same transaction: while the organisation moves from
             one space to another, the other one's.
+        connect: opens one more connection to the same database, in autocommit mode, of the same role and session settings: a context manager.
+            Without it all is done on the one connection, one after the other.
+        writers: how many such connections may be open, to write articles at the same time while the next are embedded: 0 to 16.
         progress: told how far it is.
         schema: that kbsearch is installed in.
 
@@ -106,9 +115,22 @@ def ingest(
     """
     if not connection.autocommit:
         raise UsageError("ingest needs a connection in autocommit mode: articles are committed as they are done")
+    if not 0 <= writers <= WRITERS_AT_MOST:
+        raise UsageError(f"{writers} connections cannot write: 0 to {WRITERS_AT_MOST} can")
     feed = Collected(sources) if isinstance(sources, Sequence) else sources
     return _Ingest(
-        connection, org_id, feed, embedder, splitter, language, machine, also, progress or quiet, schema
+        connection,
+        org_id,
+        feed,
+        embedder,
+        splitter,
+        language,
+        machine,
+        also,
+        connect,
+        writers,
+        progress or quiet,
+        schema,
     ).run(prune)
 
 
@@ -123,6 +145,8 @@ class _Ingest:
         language: str | None,
         machine: Machine | None,
         also: Sequence[Embedder],
+        connect: Connect | None,
+        writers: int,
         progress: Progress,
         schema: str,
     ) -> None:
@@ -131,6 +155,7 @@ class _Ingest:
         self._feed, self._embedder, self._progress, self._schema = feed, embedder, progress, schema
         self._splitter = splitter or Splitter.of(embedder)
         self._machine, self._also = machine, also
+        self._connect, self._count = connect, writers
         # Without an embedder and a size of chunks asked for, what is split is good as it is: its vectors belong to it.
         self._keeps_chunks = embedder is None and splitter is None
         self._languages = LanguagesOfDocuments(Languages.of(connection), language)
@@ -158,21 +183,25 @@ class _Ingest:
         beside = (Beside.of(self._connection, self._org_id, one, self._machine, self._schema) for one in self._also)
         self._beside = [one for one in beside if one.space != self._space]
         planner = Planner(self._splitter, self._space, self._keeps_chunks, self._languages, self._stored)
-        writer = Writer(self._connection, self._org_id, self._passages, self._space, self._beside, counts, self._schema)
-        self._write(planner, writer, again=False)
-        counts.notes.extend(self._languages.notes())
-        if prune:
-            self._prune()
-        active = self._activate()
-        if planner.deferred and active:
-            self._write(planner, writer, again=True)
-        else:
-            planner.unchanged += planner.idle
+        preparer = Preparer(self._connection, self._passages, self._beside, self._schema)
+        count = self._count if preparer.reserves else 0
+        with Writers(self._writer, self._connection, self._connect, count) as writers:
+            self._write(planner, preparer, writers, again=False)
+            counts.notes.extend(self._languages.notes())
+            if prune:
+                self._prune()
+            active = self._activate()
+            if planner.deferred and active:
+                self._write(planner, preparer, writers, again=True)
+            else:
+                planner.unchanged += planner.idle
+            counts.notes.extend(writers.notes)
         self._discard()
         calibrated = False
         if first_load and not self._value(_PENDING, (self._org_id,)):
             calibrated = resumed or counts.written > 0
             with self._connection.transaction():
+                self._connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
                 self._execute(_UNMARK, (self._org_id, FIRST_LOAD))
                 if calibrated:
                     self._execute(_CALIBRATE, (self._org_id,))
@@ -232,26 +261,40 @@ class _Ingest:
 
     # Writing
 
-    def _write(self, planner: Planner, writer: Writer, *, again: bool) -> None:
+    def _writer(self, connection: Connection) -> Writer:
+        return Writer(connection, self._org_id, self._passages, self._space, self._beside, self._schema)
+
+    def _write(self, planner: Planner, preparer: Preparer, writers: Writers, *, again: bool) -> None:
         """Write what there is to write. again: what was put off until searches use this ingest's space."""
         done = 0
         pace = Pace()
+        unread: list[Rejected] = []
+
+        def told(group: Group, counts: Counts, seconds: float) -> None:
+            nonlocal done
+            self._counts.add(counts)
+            pace.took(group.seconds + seconds)
+            done += group.size
+            self._progress("articles", done, self._feed.size)
+
         for entries in _slices(self._feed.documents(), READ_AT_ONCE):
             documents = [(source, entry) for source, entry in entries if isinstance(entry, Document)]
             rejected = [entry for _, entry in entries if isinstance(entry, Rejected)]
             if not again:
                 self._counts.read += len(entries)
-                self._counts.rejected.extend(rejected)
+                unread.extend(rejected)
             done += len(rejected)
             notes = self._notes([document.external_ref for _, document in documents])
             active = active_space(self._connection, self._org_id, self._schema)
             plan = planner.plan_deferred(documents, notes) if again else planner.plan(documents, notes, active)
-            for group in groups(plan, pace):
-                started = time.monotonic()
-                writer.write([work for work in group if work is not None])
-                pace.took(time.monotonic() - started)
-                done += len(group)
-                self._progress("articles", done, self._feed.size)
+            for works in groups(plan, pace):
+                group = preparer.prepare(works)
+                writers.hand(group, told)
+                if group.error is not None:
+                    writers.finish(told)
+                    raise group.error
+        writers.finish(told)
+        self._counts.rejected[:0] = unread
 
     def _stored(self, external_ref: str) -> list[StoredChunk]:
         return stored_chunks(self._connection, self._org_id, external_ref, self._schema)

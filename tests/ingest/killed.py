@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from kbsearch.embed import Vectors
-from kbsearch.ingest import Document, IngestReport, Source, Splitter, ingest, reembed, vectors, writer
+from kbsearch.ingest import Document, IngestReport, Source, Splitter, ingest, prepare, reembed, vectors
 from kbsearch.ingest.organizations import organization_id
 from tests.ingest.test_pipeline import HashEmbedder
 
@@ -51,13 +53,22 @@ def work(name: str, connection: psycopg.Connection[Any]) -> IngestReport | None:
         reembed(connection, org_id, Slow("2"), space="second", splitter=SPLITTER, activate=True)
         return None
     source = Source("s", documents(int(name)))
-    return ingest(connection, org_id, [source], embedder=Slow("1"), splitter=SPLITTER, prune=name == "2")
+    dsn = make_conninfo(connection.info.dsn, password=connection.info.password or None)
+    return ingest(
+        connection,
+        org_id,
+        [source],
+        embedder=Slow("1"),
+        splitter=SPLITTER,
+        prune=name == "2",
+        connect=partial(psycopg.connect, dsn, autocommit=True),
+    )
 
 
 def small_steps() -> None:
     """Commit more often than usual: there is more to be interrupted."""
-    writer.ARTICLES_AT_ONCE = 3
-    writer.EMBEDDED_AT_ONCE = vectors.CHUNKS_AT_ONCE = 7
+    prepare.ARTICLES_AT_ONCE = 3
+    prepare.EMBEDDED_AT_ONCE = vectors.CHUNKS_AT_ONCE = 7
 
 
 if __name__ == "__main__":

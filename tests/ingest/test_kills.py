@@ -26,7 +26,7 @@ import pytest
 from kbsearch import doctor, embedded
 from kbsearch.doctor import Level
 from kbsearch.errors import EmbeddedServerError
-from kbsearch.ingest import vectors, writer
+from kbsearch.ingest import prepare, vectors
 from kbsearch.ingest.organizations import organization_id
 from kbsearch.ingest.spaces import active_space
 from tests.conftest import FAST
@@ -163,7 +163,7 @@ def kill_process(process: subprocess.Popen[str]) -> None:
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "ARTICLES_AT_ONCE", 3)
+    monkeypatch.setattr(prepare, "ARTICLES_AT_ONCE", 3)
     monkeypatch.setattr(vectors, "CHUNKS_AT_ONCE", 7)
 
 

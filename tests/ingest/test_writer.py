@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kbsearch.ingest import Document, writer
+from kbsearch.ingest import Document, prepare, writer
 from kbsearch.ingest.organizations import organization_id
 from tests.index.derived import faults
 from tests.ingest.test_pipeline import Connection, HashEmbedder, documents, rows, run
@@ -58,10 +58,19 @@ def test_written_together_or_one_by_one_they_are_the_same(
     connection.execute("DELETE FROM kbsearch.organizations")
     embedder = HashEmbedder() if embeds else None
     found = []
-    for org in ("together", "alone"):
+    together = writer.Writer._write_together
+
+    def alone(self: writer.Writer, group: Sequence[prepare.Ready]) -> Exception | None:
+        return writer.IncompleteError() if len(group) > 1 else together(self, group)
+
+    for org in ("together", "alone", "upserted"):
         with pytest.MonkeyPatch.context() as patch:
             if org == "alone":
-                patch.setattr(writer.Writer, "_write_together", lambda _self, group: not group)
+                patch.setattr(writer.Writer, "_write_together", alone)
+            elif org == "upserted":
+                patch.setattr(
+                    writer.Writer, "_write_together", lambda _self, group: writer.IncompleteError() if group else None
+                )
             reports = [run(connection, entries, org=org, embedder=embedder) for entries in (first, second)]
         found.append(
             (
@@ -69,7 +78,7 @@ def test_written_together_or_one_by_one_they_are_the_same(
                 [(one.written, one.chunks, one.embedded_chunks, one.unchanged, one.rejected) for one in reports],
             )
         )
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
     assert faults(connection) == []
 
 
@@ -105,11 +114,11 @@ def test_an_article_that_was_deleted_or_a_cache_that_was_cleared_meanwhile_is_ma
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_what_was_embedded_before_an_embedder_failed_is_committed(connection: Connection, count: int) -> None:
-    entries = documents(count * writer.EMBEDDED_AT_ONCE // 2 + 10)
+    entries = documents(count * prepare.EMBEDDED_AT_ONCE // 2 + 10)
     with pytest.raises(RuntimeError, match="embedder failed"):
-        run(connection, entries, embedder=HashEmbedder(fail_after=count * writer.EMBEDDED_AT_ONCE + 3))
+        run(connection, entries, embedder=HashEmbedder(fail_after=count * prepare.EMBEDDED_AT_ONCE + 3))
     done = rows(connection, "SELECT count(*) FROM kbsearch.kb_articles AS a WHERE a.content_sha256 IS NOT NULL")
-    assert done == [(count * writer.EMBEDDED_AT_ONCE // 2,)]
+    assert done == [(count * prepare.EMBEDDED_AT_ONCE // 2,)]
     assert run(connection, entries, embedder=HashEmbedder()).written == 10
 
 
@@ -122,6 +131,9 @@ def test_what_was_embedded_before_an_embedder_failed_is_committed(connection: Co
         (("1", "'{}'", "NULL"), "KBART"),
         (("1", "'[]'", "999"), "KBSPC"),
         (("1", '\'[{"external_ref": "a", "language": "klingon"}]\'', "NULL"), "KBLNG"),
+        (("1", "'[]'", "NULL", "'{1}'"), "KBART"),
+        (("1", "'[]'", "NULL", "'{NULL}'"), "KBART"),
+        (("1", "'[]'", "NULL", "'{{1},{2}}'"), "KBART"),
     ],
 )
 def test_bad_arguments_are_refused(connection: Connection, arguments: tuple[str, ...], sqlstate: str) -> None:
@@ -134,7 +146,7 @@ def test_bad_arguments_are_refused(connection: Connection, arguments: tuple[str,
 
 
 def test_more_is_committed_together_while_that_is_quick() -> None:
-    pace, sizes = writer.Pace(), []
+    pace, sizes = prepare.Pace(), []
     for seconds in (0.1, 0.1, 0.1, 3.0, 0.1, 60.0, 60.0, 60.0):
         pace.took(seconds)
         sizes.append(pace.chunks)

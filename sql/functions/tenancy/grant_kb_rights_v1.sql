@@ -38,6 +38,7 @@ BEGIN
     ]
     || CASE WHEN p_right IN ('writer', 'admin') THEN ARRAY[
         'INSERT, UPDATE, DELETE ON kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings',
+        'USAGE ON SEQUENCE kbsearch.kb_article_chunks_id_seq',
         'SELECT, INSERT, UPDATE, DELETE ON kbsearch.kb_embedding_inputs, kbsearch.kb_embedding_cache, kbsearch.kb_embedding_counts, kbsearch.kb_ingest_sources, '
         || 'kbsearch.kb_gold_sets, kbsearch.kb_gold_questions, kbsearch.kb_gold_judgements',
         'INSERT, DELETE ON kbsearch.kb_ranking_profiles, kbsearch.kb_arbitration_policies',
