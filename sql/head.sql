@@ -4048,30 +4048,37 @@ BEGIN
         ELSE
             v_segment := nextval('kbsearch.kb_segment_seq');
             WITH words AS (
-                SELECT c.lexeme COLLATE "C" AS lexeme, array_agg(c.entry) AS entries
-                FROM written AS w
-                INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
-                CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
-                    w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, v_sign
-                ) AS c
-                WHERE w.org_id = v_org_id
-                GROUP BY c.lexeme COLLATE "C"
+                SELECT e.lexeme COLLATE "C" AS lexeme, array_agg(e.entry) AS entries, max(e.entry & 4095) AS max_impact
+                FROM (
+                    SELECT c.lexeme, c.entry
+                    FROM written AS w
+                    INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
+                    CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
+                        w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, v_sign
+                    ) AS c
+                    WHERE w.org_id = v_org_id
+                    OFFSET 0
+                ) AS e
+                GROUP BY e.lexeme COLLATE "C"
             ),
             sorted AS MATERIALIZED (
-                SELECT w.lexeme, ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) AS entries FROM words AS w
+                SELECT w.lexeme, CASE WHEN cardinality(w.entries) = 1 THEN w.entries ELSE ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) END AS entries, w.max_impact
+                FROM words AS w
             ),
             blocks AS (
-                SELECT s.lexeme, s.entries FROM sorted AS s WHERE cardinality(s.entries) <= 200
+                SELECT s.lexeme, s.entries, s.max_impact FROM sorted AS s WHERE cardinality(s.entries) <= 200
                 UNION ALL
-                SELECT s.lexeme, s.entries[first.n:first.n + 199]
-                FROM sorted AS s
-                CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
-                WHERE cardinality(s.entries) > 200
+                SELECT b.lexeme, b.entries, (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e)
+                FROM (
+                    SELECT s.lexeme, s.entries[first.n:first.n + 199] AS entries
+                    FROM sorted AS s
+                    CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
+                    WHERE cardinality(s.entries) > 200
+                ) AS b
             )
             INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
             SELECT
-                v_org_id, b.lexeme, b.entries[1] >> 12, v_segment, v_sign,
-                (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e), cardinality(b.entries), b.entries
+                v_org_id, b.lexeme, b.entries[1] >> 12, v_segment, v_sign, b.max_impact, cardinality(b.entries), b.entries
             FROM blocks AS b
             ORDER BY b.lexeme, b.entries[1];
             INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count)
@@ -6761,26 +6768,29 @@ BEGIN
         DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id
     ),
     words AS (
-        SELECT e.lexeme COLLATE "C" AS lexeme, array_agg(e.entry) AS entries
-        FROM kbsearch.list_kb_entries_v1(p_org_id) AS e
+        SELECT e.lexeme COLLATE "C" AS lexeme, array_agg(e.entry) AS entries, max(e.entry & 4095) AS max_impact
+        FROM (SELECT l.lexeme, l.entry FROM kbsearch.list_kb_entries_v1(p_org_id) AS l OFFSET 0) AS e
         GROUP BY e.lexeme COLLATE "C"
     ),
     sorted AS MATERIALIZED (
-        SELECT w.lexeme, ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) AS entries FROM words AS w
+        SELECT w.lexeme, CASE WHEN cardinality(w.entries) = 1 THEN w.entries ELSE ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) END AS entries, w.max_impact
+        FROM words AS w
     ),
     blocks AS (
-        SELECT s.lexeme, s.entries FROM sorted AS s WHERE cardinality(s.entries) <= 200
+        SELECT s.lexeme, s.entries, s.max_impact FROM sorted AS s WHERE cardinality(s.entries) <= 200
         UNION ALL
-        SELECT s.lexeme, s.entries[first.n:first.n + 199]
-        FROM sorted AS s
-        CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
-        WHERE cardinality(s.entries) > 200
+        SELECT b.lexeme, b.entries, (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e)
+        FROM (
+            SELECT s.lexeme, s.entries[first.n:first.n + 199] AS entries
+            FROM sorted AS s
+            CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
+            WHERE cardinality(s.entries) > 200
+        ) AS b
     ),
     posted AS (
         INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
         SELECT
-            p_org_id, b.lexeme, b.entries[1] >> 12, v_segment, 1,
-            (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e), cardinality(b.entries), b.entries
+            p_org_id, b.lexeme, b.entries[1] >> 12, v_segment, 1, b.max_impact, cardinality(b.entries), b.entries
         FROM blocks AS b
         ORDER BY b.lexeme, b.entries[1]
         RETURNING 1
@@ -8372,7 +8382,7 @@ BEGIN
     DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = ANY (v_article_ids);
     UPDATE kbsearch.kb_articles AS a
     SET
-        kind = r.kind, title = r.title, body = r.body, language = kbsearch.find_kb_language_v1(r.language), published = r.published,
+        kind = r.kind, title = r.title, body = r.body, language = CASE WHEN r.language IS NOT NULL THEN kbsearch.find_kb_language_v1(r.language) END, published = r.published,
         metadata = r.metadata, source_uri = r.source_uri, content_sha256 = r.content_sha256
     FROM jsonb_to_recordset(p_articles) AS r (
         external_ref text, kind text, title text, body text, language text, published boolean, metadata jsonb, source_uri text, content_sha256 text

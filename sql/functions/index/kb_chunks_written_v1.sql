@@ -1,7 +1,7 @@
 -- One function for all chunk triggers. Each names the rows whose entries it adds or takes away "written" and passes the sign; an update has two
 -- triggers, one for the old rows (-1) and one for the new (+1), "other" being the other version. Rows of organisations that are gone are
 -- skipped: kb_organizations_removed_v1 removes theirs. Up to 256 rows are merged with what stands there, old and new rows of an update
--- together; larger writes add a segment of their own.
+-- together; larger writes add a segment of their own. OFFSET 0: an impact is computed once.
 CREATE FUNCTION kbsearch.kb_chunks_written_v1() RETURNS trigger
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -86,30 +86,37 @@ BEGIN
         ELSE
             v_segment := nextval('kbsearch.kb_segment_seq');
             WITH words AS (
-                SELECT c.lexeme COLLATE "C" AS lexeme, array_agg(c.entry) AS entries
-                FROM written AS w
-                INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
-                CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
-                    w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, v_sign
-                ) AS c
-                WHERE w.org_id = v_org_id
-                GROUP BY c.lexeme COLLATE "C"
+                SELECT e.lexeme COLLATE "C" AS lexeme, array_agg(e.entry) AS entries, max(e.entry & 4095) AS max_impact
+                FROM (
+                    SELECT c.lexeme, c.entry
+                    FROM written AS w
+                    INNER JOIN kbsearch.organizations AS o ON o.id = w.org_id
+                    CROSS JOIN LATERAL kbsearch.list_kb_chunk_entries_v1(
+                        w.id, w.searchable, w.lexemes, w.term_counts, w.occurrence_count, o.reference_length, v_sign
+                    ) AS c
+                    WHERE w.org_id = v_org_id
+                    OFFSET 0
+                ) AS e
+                GROUP BY e.lexeme COLLATE "C"
             ),
             sorted AS MATERIALIZED (
-                SELECT w.lexeme, ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) AS entries FROM words AS w
+                SELECT w.lexeme, CASE WHEN cardinality(w.entries) = 1 THEN w.entries ELSE ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) END AS entries, w.max_impact
+                FROM words AS w
             ),
             blocks AS (
-                SELECT s.lexeme, s.entries FROM sorted AS s WHERE cardinality(s.entries) <= 200
+                SELECT s.lexeme, s.entries, s.max_impact FROM sorted AS s WHERE cardinality(s.entries) <= 200
                 UNION ALL
-                SELECT s.lexeme, s.entries[first.n:first.n + 199]
-                FROM sorted AS s
-                CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
-                WHERE cardinality(s.entries) > 200
+                SELECT b.lexeme, b.entries, (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e)
+                FROM (
+                    SELECT s.lexeme, s.entries[first.n:first.n + 199] AS entries
+                    FROM sorted AS s
+                    CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
+                    WHERE cardinality(s.entries) > 200
+                ) AS b
             )
             INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
             SELECT
-                v_org_id, b.lexeme, b.entries[1] >> 12, v_segment, v_sign,
-                (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e), cardinality(b.entries), b.entries
+                v_org_id, b.lexeme, b.entries[1] >> 12, v_segment, v_sign, b.max_impact, cardinality(b.entries), b.entries
             FROM blocks AS b
             ORDER BY b.lexeme, b.entries[1];
             INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count)

@@ -26,26 +26,29 @@ BEGIN
         DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id
     ),
     words AS (
-        SELECT e.lexeme COLLATE "C" AS lexeme, array_agg(e.entry) AS entries
-        FROM kbsearch.list_kb_entries_v1(p_org_id) AS e
+        SELECT e.lexeme COLLATE "C" AS lexeme, array_agg(e.entry) AS entries, max(e.entry & 4095) AS max_impact
+        FROM (SELECT l.lexeme, l.entry FROM kbsearch.list_kb_entries_v1(p_org_id) AS l OFFSET 0) AS e
         GROUP BY e.lexeme COLLATE "C"
     ),
     sorted AS MATERIALIZED (
-        SELECT w.lexeme, ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) AS entries FROM words AS w
+        SELECT w.lexeme, CASE WHEN cardinality(w.entries) = 1 THEN w.entries ELSE ARRAY(SELECT unnest(w.entries) AS entry ORDER BY entry) END AS entries, w.max_impact
+        FROM words AS w
     ),
     blocks AS (
-        SELECT s.lexeme, s.entries FROM sorted AS s WHERE cardinality(s.entries) <= 200
+        SELECT s.lexeme, s.entries, s.max_impact FROM sorted AS s WHERE cardinality(s.entries) <= 200
         UNION ALL
-        SELECT s.lexeme, s.entries[first.n:first.n + 199]
-        FROM sorted AS s
-        CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
-        WHERE cardinality(s.entries) > 200
+        SELECT b.lexeme, b.entries, (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e)
+        FROM (
+            SELECT s.lexeme, s.entries[first.n:first.n + 199] AS entries
+            FROM sorted AS s
+            CROSS JOIN LATERAL generate_series(1, cardinality(s.entries), 200) AS first (n)
+            WHERE cardinality(s.entries) > 200
+        ) AS b
     ),
     posted AS (
         INSERT INTO kbsearch.kb_postings (org_id, lexeme, first_chunk_id, segment_id, sign, max_impact, entry_count, entries)
         SELECT
-            p_org_id, b.lexeme, b.entries[1] >> 12, v_segment, 1,
-            (SELECT max(e.entry & 4095) FROM (SELECT unnest(b.entries) AS entry) AS e), cardinality(b.entries), b.entries
+            p_org_id, b.lexeme, b.entries[1] >> 12, v_segment, 1, b.max_impact, cardinality(b.entries), b.entries
         FROM blocks AS b
         ORDER BY b.lexeme, b.entries[1]
         RETURNING 1

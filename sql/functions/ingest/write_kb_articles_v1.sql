@@ -69,7 +69,7 @@ BEGIN
     DELETE FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.article_id = ANY (v_article_ids);
     UPDATE kbsearch.kb_articles AS a
     SET
-        kind = r.kind, title = r.title, body = r.body, language = kbsearch.find_kb_language_v1(r.language), published = r.published,
+        kind = r.kind, title = r.title, body = r.body, language = CASE WHEN r.language IS NOT NULL THEN kbsearch.find_kb_language_v1(r.language) END, published = r.published,
         metadata = r.metadata, source_uri = r.source_uri, content_sha256 = r.content_sha256
     FROM jsonb_to_recordset(p_articles) AS r (
         external_ref text, kind text, title text, body text, language text, published boolean, metadata jsonb, source_uri text, content_sha256 text
