@@ -60,7 +60,8 @@ fuzz: $(STAMP) ## call every public function with hostile values; stop with Ctrl
 faults: $(STAMP) ## kill the server 100 times under load, hunt deadlocks, upgrade beside searches; writes docs/reliability.md
 	$(BIN)/python -m tests.faults
 
-bench: $(STAMP) ## medians and ratios of the speed targets
+bench: $(STAMP) ## speed, recall and pages beside what people use instead: some 20 GB of disk, an hour or two; stopped, it goes on where it was
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks
 
 image: $(STAMP) ## Docker images kbsearch-database and kbsearch-cli
