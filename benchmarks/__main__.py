@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from benchmarks import database, figures, measures, peers, report
 from benchmarks import measure as measuring
 from benchmarks import prepare as preparing
+from benchmarks import quality as judging
 from benchmarks.store import SCALES, Say, Store, default_folder
 from benchmarks.timing import LITTLE, Effort
 from kbsearch import embedded
@@ -56,6 +57,7 @@ def everything(context: typer.Context) -> None:
         try:
             prepare(scale=sizes, folder=folder)
             measure(scale=sizes, folder=folder)
+            quality(folder=folder)
         finally:
             stop(folder=folder)
         write()
@@ -95,7 +97,6 @@ def measure(
     scale: Scales = [Size.SMALL, Size.LARGE],  # noqa: B006
     folder: Folder = default_folder(),  # noqa: B008
     results: Results = report.RESULTS,
-    collections: Collections = SHARED,
     quick: Quick = False,
     only: Annotated[str, typer.Option(help="Parts with commas between them: latency,keyword,recall,pages,…")] = "",
     as_it_is: Annotated[bool, typer.Option(help="Do not compare the SQL with the files' first.")] = False,
@@ -113,9 +114,27 @@ def measure(
                         console.print(f"{name} differs in more than functions: prepare it again.", style="red")
                         raise typer.Exit(1) from None
             parts = {part.strip() for part in only.split(",") if part.strip()}
-            measuring.measure(store, SCALES[one.value], effort, results, collections=collections, only=parts)
+            measuring.measure(store, SCALES[one.value], effort, results, only=parts)
         if not only or "curve" in only:
             measuring.measure_curve(store, effort, results)
+        console.print(f"wrote {results}")
+
+
+@app.command()
+def quality(
+    *,
+    folder: Folder = default_folder(),  # noqa: B008
+    results: Results = report.RESULTS,
+    collections: Collections = SHARED,
+) -> None:
+    """Ask all systems the questions of whole collections, if these are there. Takes no quiet machine."""
+    with _told() as (console, say):
+        store = Store(folder.expanduser().resolve(), say)
+        found = judging.measure(store, collections, say)
+        if not found:
+            console.print(f"No collections with vectors in {collections}: not measured.")
+            return
+        measuring.write_down(results / "quality.json", {"quality": found})
         console.print(f"wrote {results}")
 
 

@@ -16,12 +16,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import psycopg
 
-from benchmarks import peers, quality
+from benchmarks import peers
 from benchmarks.data import CLASSES, Question, questions
 from benchmarks.peers import PAGE, Parameters, Peer
 from benchmarks.prepare import TABLES, state
@@ -68,21 +69,14 @@ NO_INDEX = {"enable_indexscan": "off"}
 """A session in which pgvector's indexes are out of reach: a peer's exact answer."""
 
 
-def measure(
-    store: Store,
-    scale: Scale,
-    effort: Effort,
-    results: Path,
-    *,
-    collections: Path | None = None,
-    only: Collection[str] = (),
-) -> None:
+def measure(store: Store, scale: Scale, effort: Effort, results: Path, *, only: Collection[str] = ()) -> None:
     """Measure all of a scale, or some parts anew. Every part is written down as soon as it is measured."""
     path = results / f"{scale.name}.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if only and path.exists() else {}
     found |= {"scale": scale.name, "chunks": scale.chunks, "organisations": dict(scale.organisations)}
     found["facts"] = facts(store, scale)
     found["state"] = state(store, scale)
+    found["disk"] = disk(store, scale)
     for one in (scale, *(SCALES[name] for name in scale.beside)):
         make_profiles(store, one)
     parts: dict[str, Callable[[], Any]] = {}
@@ -103,8 +97,6 @@ def measure(
             "recall": lambda: recall(store, scale, effort),
         }
     parts["by_organisation"] = lambda: by_organisation(store, scale, effort)
-    if collections is not None and scale.peers:
-        parts["quality"] = lambda: quality.measure(store, collections, store.say)
     for name, part in parts.items():
         if only and name not in only:
             continue
@@ -112,7 +104,7 @@ def measure(
         begin = time.monotonic()
         found[name] = part()
         found.setdefault("seconds", {})[name] = time.monotonic() - begin
-        _write(path, found)
+        write_down(path, found)
 
 
 def measure_curve(
@@ -135,7 +127,7 @@ def measure_curve(
                 found.append(
                     {"org": SCALES[name].organisations[org_id], "chunks": SCALES[name].chunks, **summary(values)}
                 )
-    _write(results / "curve.json", {"by_database": found, "facts": facts(store, there[0]) if there else {}})
+    write_down(results / "curve.json", {"by_database": found, "facts": facts(store, there[0]) if there else {}})
 
 
 def facts(store: Store, scale: Scale) -> dict[str, Any]:
@@ -154,6 +146,16 @@ def facts(store: Store, scale: Scale) -> dict[str, Any]:
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "versions": {key: peers.version(key) for key in ("pghybrid", "pg_textsearch", "langchain")},
     }
+
+
+def disk(store: Store, scale: Scale) -> dict[str, int]:
+    """Bytes of the tables of kbsearch and of each peer, with their indexes."""
+    with store.connect(scale.name) as connection:
+        found = {
+            table: scalar(connection, "SELECT pg_total_relation_size(to_regclass(%s))", [table])
+            for table in (*(f"kbsearch.{name}" for name in TABLES), *(peers.STEPS if scale.peers else ()))
+        }
+    return {name: int(size) for name, size in found.items() if size is not None}
 
 
 def make_profiles(store: Store, scale: Scale) -> None:
@@ -325,69 +327,49 @@ def _recalled(
     }
 
 
+_Pages: TypeAlias = Callable[[Question, int, int], tuple[str, Parameters] | None]
+"""A page's statement: question, limit, offset."""
+
+
 def pages(store: Store, scale: Scale, effort: Effort) -> list[dict[str, Any]]:
     """A walk through all pages of the tenant's ranking, and of the large one's windows.
 
-    A page is right if it is that part of the answer to one request for all of it, and repeats nothing.
+    A page is right if it is that part of the answer to one request for all that the pages hold, and repeats nothing.
     """
     asked = questions(7, "mixed", max(1, effort.asked // 4))
-    tenant = scale.organisations[TENANT]
-    found = []
+    tenant, large = scale.organisations[TENANT], scale.organisations[LARGE]
+    ways: dict[str, tuple[_Pages, int]] = {
+        "kbsearch exact": (lambda q, limit, offset: page_of(q, TENANT, limit, offset, "bench_exact@1"), tenant),
+        "kbsearch ann": (lambda q, limit, offset: page_of(q, LARGE, limit, offset, None), large),
+    }
+    for peer in peers.available():
+        ways[peer.key] = (partial(_peer_page, peer), tenant)
     with opened(store, scale.name) as client:
-
-        def walk(
-            system: str, build: Callable[[Question, int, int], tuple[str, Parameters] | None], whole: int, size: int
-        ) -> None:
-            found.append({"system": system, **_walk(client, asked, build, whole, size)})
-
-        walk(
-            "kbsearch exact", lambda q, limit, offset: page_of(q, TENANT, limit, offset, "bench_exact@1"), 1000, tenant
-        )
-        walk(
-            "kbsearch ann",
-            lambda q, limit, offset: page_of(q, LARGE, limit, offset, None),
-            1000,
-            scale.organisations[LARGE],
-        )
-        for peer in peers.available():
-            walk(
-                peer.key,
-                lambda q, limit, offset, peer=peer: peer.build(q, TENANT, limit, offset),  # type: ignore[misc]
-                _whole(peer),
-                tenant,
-            )
-    return found
+        return [{"system": system, **_walk(client, asked, build, size)} for system, (build, size) in ways.items()]
 
 
-def _whole(peer: Peer) -> int:
-    """The longest answer that a peer gives to one request."""
-    question = questions(7, "mixed", 1)[0]
-    return next(limit for limit in (1000, 100, 50, 40, 30) if peer.build(question, TENANT, limit, 0) is not None)
+def _peer_page(peer: Peer, question: Question, limit: int, offset: int) -> tuple[str, Parameters] | None:
+    return peer.build(question, TENANT, limit, offset)
 
 
-def _walk(
-    client: Client,
-    asked: Sequence[Question],
-    build: Callable[[Question, int, int], tuple[str, Parameters] | None],
-    whole: int,
-    size: int,
-) -> dict[str, Any]:
+def _walk(client: Client, asked: Sequence[Question], build: _Pages, size: int) -> dict[str, Any]:
     walked = right = duplicates = shown = 0
     for question in asked:
-        once = build(question, whole, 0)
-        answer = [row[0] for row in client.rows(*once)] if once else []
-        seen: Counter[int] = Counter()
+        found: list[list[int]] = []
         for offset in itertools.count(0, PAGE):
             built = build(question, PAGE, offset)
-            ids = [row[0] for row in client.rows(*built)] if built else []
-            if not ids:
+            found.append([row[0] for row in client.rows(*built)] if built else [])
+            if len(found[-1]) < PAGE:
                 break
+        held = sum(map(len, found))
+        once = build(question, held, 0)
+        answer = [row[0] for row in client.rows(*once)] if once else []
+        seen: set[int] = set()
+        for number, ids in enumerate(one for one in found if one):
             walked += 1
-            right += ids == answer[offset : offset + PAGE] and not any(seen[one] for one in ids)
-            duplicates += sum(1 for one in ids if seen[one])
+            right += ids == answer[number * PAGE : (number + 1) * PAGE] and seen.isdisjoint(ids)
+            duplicates += len(seen.intersection(ids))
             seen.update(ids)
-            if len(ids) < PAGE:
-                break
         shown += len(seen)
     count = len(asked)
     return {
@@ -485,15 +467,17 @@ class _Crew:
 def locks(store: Store, scale: Scale, effort: Effort) -> dict[str, Any]:
     """Who waits for a lock while readers search, two organisations are written to, and postings are compacted."""
     asked = questions(10, "mixed", 50)
+    medium = MEDIUM if MEDIUM in scale.organisations else TENANT
+    read, compacted = (LARGE, medium), (medium, EDITED)
     waits: Counter[str] = Counter()
     looks = 0
     with store.connect(scale.name) as connection:
         crew = _Crew(store, scale.name)
         for _ in range(4):
-            crew.add("reader", lambda client, n: client.rows(*page_of(asked[n % 50], LARGE, PAGE, 0, None)))
+            crew.add("reader", lambda client, n: client.rows(*page_of(asked[n % 50], read[n % 2], PAGE, 0, None)))
         for org_id in (EDITED, EDITED + 1):
             crew.add(f"writer {org_id}", _editor(connection, org_id))
-        crew.add("compact", lambda client, n: client.rows(_COMPACT, [(LARGE, EDITED)[n % 2]]))
+        crew.add("compact", lambda client, n: client.rows(_COMPACT, [compacted[n % 2]]))
         with crew:
             end = time.monotonic() + effort.writing
             while time.monotonic() < end:
@@ -526,7 +510,8 @@ def _editor(connection: psycopg.Connection[Any], org_id: int) -> Callable[[Clien
     return edit
 
 
-def _write(path: Path, found: Mapping[str, Any]) -> None:
+def write_down(path: Path, found: Mapping[str, Any]) -> None:
+    """Write results; whoever reads the path sees all of them or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

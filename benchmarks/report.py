@@ -110,6 +110,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
     """The page."""
     small, large = results.get("100k", _NOWHERE), results.get("1m", _NOWHERE)
     curve = results.get("curve", _NOWHERE)
+    quality = results.get("quality", _NOWHERE).get("quality", ())
     parts = [
         ["# Benchmarks"],
         [
@@ -146,7 +147,6 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
                 )
             ],
             _columns(small),
-            ["## Quality"],
             *(
                 [_quality(small["quality"])]
                 if small.get("quality")
@@ -161,6 +161,8 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             ["## Locks"],
             [_locks(small["locks"])] if small.get("locks") else ["Not measured."],
         ]
+    if quality:
+        parts += [["## Quality"], _quality(quality)]
     if large:
         parts += [
             ["## 1,000,000 chunks in one organisation"],
@@ -267,7 +269,7 @@ def _columns(result: Mapping[str, Any]) -> list[str]:
         walked = _find(result.get("pages"), system=system)
         used = _find(result.get("memory"), system=system)
         large, tenant = (_find(result.get("recall"), system=system, org=org_id) for org_id in (LARGE, TENANT))
-        build, disk = _made(result.get("state", _NOWHERE), system)
+        build, disk = _made(result, system)
         exact = system == "kbsearch exact"
         lines.append(
             (
@@ -298,20 +300,18 @@ def _columns(result: Mapping[str, Any]) -> list[str]:
     return grid(headings, lines, "lrrrrrrrrr")
 
 
-def _made(state: Mapping[str, Any], system: str) -> tuple[float, float]:
+def _made(result: Mapping[str, Any], system: str) -> tuple[float, float]:
     """Seconds and megabytes."""
+    built, sizes = result.get("state", _NOWHERE), result.get("disk", _NOWHERE)
     if system.startswith("kbsearch"):
-        names = ["load", "compact", *(["ann 1"] if system == "kbsearch ann" else [])]
-        sizes = ["load", *(["ann 1"] if system == "kbsearch ann" else [])]
+        stages = ["load", "compact", *(["ann 1"] if system == "kbsearch ann" else [])]
+        tables = [name for name in sizes if name.startswith("kbsearch.")]
     else:
-        names = sizes = [name for name in state if name.startswith(f"{_TABLES[system]} ")]
-    if not all(name in state for name in names) or not names:
-        return math.nan, math.nan
-    table = [name for name in sizes if name.endswith(" table")]
-    # the size of a table, when it is noted, is that of its indexes then, too: those that are built later are added
-    return sum(state[name]["seconds"] for name in names), sum(
-        state[name]["bytes"] for name in (*table, *(s for s in sizes if s not in table))
-    ) / MEGABYTE
+        stages = [name for name in built if name.startswith(f"{_TABLES[system]} ")]
+        tables = [_TABLES[system]]
+    known = [built[name]["seconds"] for name in stages if name in built]
+    size = sum(sizes.get(name, math.nan) for name in tables) / MEGABYTE if tables else math.nan
+    return (sum(known) if known else math.nan), size
 
 
 def _quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -341,8 +341,9 @@ def _locks(found: Mapping[str, Any]) -> str:
     done = ", ".join(f"{count:,} of {name}" for name, count in sorted(found["done"].items()))
     waits = "; ".join(f"{name}: {count}" for name, count in sorted(found["waits"].items()))
     said = (
-        f"In {number(found['seconds'])} s, 4 readers of the large organisation, a writer in each of two others, and compact of the large one "
-        f"and of a written one in turns: {done}. {found['looks']:,} looks at pg_locks found {'waits of ' + waits if waits else 'nobody waiting'}."
+        f"In {number(found['seconds'])} s, 4 readers of the large organisation and of one of 10,000 chunks, a writer in each of two others, "
+        f"and compact of the one of 10,000 and of a written one in turns: {done}. "
+        f"{found['looks']:,} looks at pg_locks found {'waits of ' + waits if waits else 'nobody waiting'}."
     )
     return said + (f" Errors: {'; '.join(found['failures'])}." if found["failures"] else "")
 
