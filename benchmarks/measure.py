@@ -144,7 +144,10 @@ def facts(store: Store, scale: Scale) -> dict[str, Any]:
         "pgvector": vector,
         "settings": dict(store.settings),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "versions": {key: peers.version(key) for key in ("pghybrid", "pg_textsearch", "langchain")},
+        "versions": {
+            **{key: peers.version(key) for key in ("pghybrid", "pg_textsearch")},
+            "langchain": peers.LANGCHAIN if peers.langchain_python(store) is not None else None,
+        },
     }
 
 
@@ -222,6 +225,10 @@ def latency(store: Store, scale: Scale, effort: Effort) -> list[dict[str, Any]]:
             for peer in peers.available():
                 calls[f"{peer.key}|organisation"] = _ask(client(), peer, asked, LARGE)
                 calls[f"{peer.key}|all"] = _ask(client(), peer, asked, None)
+            if peers.langchain_python(store) is not None:
+                langchain = stack.enter_context(peers.LangChain(store, scale))
+                calls["langchain|organisation"] = lambda n, it=langchain, asked=asked: it.ask(asked[n], LARGE)
+                calls["langchain|all"] = lambda n, it=langchain, asked=asked: it.ask(asked[n], None)
             for name, values in times(calls, effort).items():
                 system, searched = name.split("|")
                 found.append({"system": system, "words": kind, "filter": searched, **summary(values)})

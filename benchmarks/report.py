@@ -27,6 +27,7 @@ TITLES = {
     "kbsearch keyword": "kbsearch, `keyword` (words only)",
     "pg_textsearch": "pg_textsearch (words only)",
     **{one.key: one.title for one in PEERS},
+    "langchain": "LangChain's hybrid search",
 }
 _KINDS = {**CLASSES, "mixed": "mixed"}
 _TABLES = {
@@ -135,6 +136,9 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             ],
             _latency(small),
             _pictures(plots, "latency"),
+            ["LangChain reads whole rows of both legs, vectors included, into Python, and fuses them there."]
+            if _find(small.get("latency"), system="langchain")
+            else [],
             ["## What is found, and what it takes"],
             [
                 (
@@ -230,8 +234,9 @@ def _facts(result: Mapping[str, Any]) -> list[str]:
             "organisation's rows alone, so unfiltered"
         ),
         (
-            "LangChain's hybrid search (langchain-postgres): not measured; its package needs another version of the package pgvector "
-            "than kbsearch does, so that both don't install together"
+            f"LangChain's hybrid search: langchain-postgres {versions.get('langchain') or 'not installed here'}, words AND-ed, 20 of "
+            f"each leg, fused by its "
+            "reciprocal_rank_fusion, GIN and HNSW indexes of its own making; in a Python of its own, asked through a pipe; its times only"
         ),
         "every peer's table has an index on `org_id`",
     ]
