@@ -20,7 +20,8 @@ MEGABYTE = 1_000_000
 TITLES = {
     "kbsearch ann": "kbsearch, `ann`, window 200",
     "kbsearch exact": "kbsearch, `exact`",
-    "kbsearch leg": "kbsearch, keyword leg",
+    "kbsearch leg": "kbsearch, keyword leg, from the question's text",
+    "kbsearch leg, prepared": "kbsearch, keyword leg, of words analysed and weighed before",
     "kbsearch search": "kbsearch, `keyword` search through a window of 400",
     "kbsearch weighted": "kbsearch, `weighted`",
     "kbsearch rrf": "kbsearch, `rrf`",
