@@ -3323,15 +3323,6 @@ CREATE FUNCTION kbsearch.match_kb_keyword_v1(p_org_id bigint, p_lexemes text[], 
              WHEN match_kb_keyword_v1.p_counts_terms THEN hit.weight
              ELSE (hit.weight * ((hit.entry & (4095)::bigint))::double precision)
          END) AS sum
-    FROM ( SELECT unnest(b.entries) AS entry,
-             b.sign,
-             b.weight
-            FROM ( SELECT p.entries,
-                     p.sign,
-                     ((p.sign)::double precision * (match_kb_keyword_v1.p_weights)[array_position(match_kb_keyword_v1.p_lexemes, p.lexeme)]) AS weight
-                    FROM kbsearch.kb_postings p
-                   WHERE ((p.org_id = match_kb_keyword_v1.p_org_id) AND (p.lexeme = ANY (match_kb_keyword_v1.p_lexemes)))
-                  OFFSET 0) b) hit
     FROM ( SELECT unnest(p.entries) AS entry,
              p.sign,
              ((p.sign)::double precision * w.weight) AS weight
@@ -4785,7 +4776,6 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint) IS 'The first p_limit rows of match_kb_keyword_v1 by raw score, of equal ones those of the lowest ids, in that order: the same as by reading all of them. MaxScore (Turtle and Flood 1995).';
 
--- Name: name_kb_language_v1(regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 -- Name: list_kb_matches_v1(kbsearch.kb_search_plan, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, matches jsonb)
@@ -5353,7 +5343,7 @@ CREATE FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[]
                      unnest(b.ids[(b.first_place + 1):b.last_place]) AS chunk_id
                     FROM ( SELECT p.entries,
                              p.sign,
-                             ((p.sign)::double precision * (look_up_kb_keyword_v1.p_weights)[array_position(look_up_kb_keyword_v1.p_lexemes, p.lexeme)]) AS weight,
+                             p.weight,
                              given.ids,
                              width_bucket((p.first_chunk_id - 1), given.ids) AS first_place,
                              width_bucket((p.entries[p.entry_count] >> 12), given.ids) AS last_place
@@ -5362,10 +5352,11 @@ CREATE FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[]
                                   OFFSET 0) given
                               CROSS JOIN LATERAL ( SELECT k.entries,
                                      k.sign,
-                                     k.lexeme,
+                                     ((k.sign)::double precision * w.weight) AS weight,
                                      k.first_chunk_id,
                                      k.entry_count
-                                    FROM kbsearch.kb_postings k
+                                    FROM (kbsearch.kb_postings k
+                                      JOIN UNNEST(look_up_kb_keyword_v1.p_lexemes, look_up_kb_keyword_v1.p_weights) w(lexeme, weight) ON ((w.lexeme = k.lexeme)))
                                    WHERE ((k.org_id = look_up_kb_keyword_v1.p_org_id) AND (k.lexeme = ANY (look_up_kb_keyword_v1.p_lexemes)))
                                   OFFSET 0) p)
                           OFFSET 0) b
@@ -5388,8 +5379,9 @@ CREATE FUNCTION kbsearch.match_kb_keyword_ranges_v1(p_org_id bigint, p_lexemes t
              p.first_chunk_id,
              (p.entries[p.entry_count] >> 12) AS last_chunk_id,
              p.sign,
-             ((p.sign)::double precision * (match_kb_keyword_ranges_v1.p_weights)[array_position(match_kb_keyword_ranges_v1.p_lexemes, p.lexeme)]) AS weight
-            FROM kbsearch.kb_postings p
+             ((p.sign)::double precision * w.weight) AS weight
+            FROM (kbsearch.kb_postings p
+              JOIN UNNEST(match_kb_keyword_ranges_v1.p_lexemes, match_kb_keyword_ranges_v1.p_weights) w(lexeme, weight) ON ((w.lexeme = p.lexeme)))
            WHERE ((p.org_id = match_kb_keyword_ranges_v1.p_org_id) AND (p.lexeme = ANY (match_kb_keyword_ranges_v1.p_lexemes)))
          )
   SELECT s.chunk_id,
@@ -8127,25 +8119,12 @@ BEGIN
     v_members := coalesce(v_given, v_near);
     v_depth := CASE WHEN v_uses_keyword AND v_given IS NULL THEN 4 * v_window ELSE 0 END;
     WHILE v_depth > 0 LOOP
-        SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_chunk_ids, v_raws
-        FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1) AS t;
-        WITH ranked AS MATERIALIZED (
-    LOOP
         IF clock_timestamp() > p_plan.deadline THEN
             PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'window');
         END IF;
-        WITH keyword AS MATERIALIZED (
-            SELECT m.chunk_id, m.raw
-            FROM kbsearch.match_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms) AS m
-            WHERE v_uses_keyword
-        ),
-        placed AS MATERIALIZED (
-            SELECT a.article_id, t.chunk_id, t.raw
-            FROM (SELECT k.chunk_id, k.raw FROM keyword AS k ORDER BY raw DESC, chunk_id ASC LIMIT v_depth) AS t
-            CROSS JOIN LATERAL (SELECT h.article_id FROM kbsearch.kb_article_chunks AS h WHERE h.org_id = v_org_id AND h.id = t.chunk_id OFFSET 0) AS a
-            WHERE v_allowed IS NULL OR a.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
-        ),
-        ranked AS MATERIALIZED (
+        SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_chunk_ids, v_raws
+        FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1) AS t;
+        WITH ranked AS MATERIALIZED (
             SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
             FROM (
                 SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
