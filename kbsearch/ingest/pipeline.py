@@ -67,6 +67,8 @@ FROM kbsearch.kb_articles AS a
 WHERE a.org_id = %s AND a.external_ref IS NOT NULL AND a.content_sha256 IS NOT NULL
 ORDER BY a.external_ref COLLATE pg_catalog."C" """
 
+_ALONE = "articles were written by one connection: the role may not use kb_article_chunks_id_seq, as kbsearch db grant --writer lets it"
+
 _Item = TypeVar("_Item")
 
 
@@ -196,6 +198,8 @@ class _Ingest:
             else:
                 planner.unchanged += planner.idle
             counts.notes.extend(writers.notes)
+            if counts.written and self._connect is not None and self._count > count:
+                counts.notes.append(_ALONE)
         self._discard()
         calibrated = False
         if first_load and not self._value(_PENDING, (self._org_id,)):

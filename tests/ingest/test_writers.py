@@ -334,6 +334,8 @@ def test_a_role_that_may_take_no_ids_before_writes_on_one_connection(
     monkeypatch.setattr(prepare, "_MAY_RESERVE", "SELECT false")
     report = run(connection, documents(12), embedder=HashEmbedder(), connect=doors)
     assert (report.written, doors.opened) == (12, 0)
+    assert ["may not use kb_article_chunks_id_seq" in note for note in report.notes] == [True]
+    assert run(connection, documents(12), embedder=HashEmbedder(), connect=doors, writers=0).notes == ()
 
 
 def test_an_impossible_number_of_writers_is_refused(connection: Connection, doors: Doors) -> None:
