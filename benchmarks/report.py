@@ -131,7 +131,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             ["## A page of 10 of 100,000 chunks"],
             [
                 (
-                    "Six words and a vector. Filtered: one organisation of the database; unfiltered: all 120,641 chunks, which only the "
+                    f"Six words and a vector. Filtered: one organisation of the database; unfiltered: all {small['chunks']:,} chunks, which only the "
                     "peers can be asked for. Ratio: in terms of `ann`."
                 )
             ],
@@ -152,11 +152,6 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
                 )
             ],
             _columns(small),
-            *(
-                [_quality(small["quality"])]
-                if small.get("quality")
-                else [["Not measured: the collections are not here."]]
-            ),
             ["## The keyword leg alone, its first 400"],
             _keyword(small),
             ["## Throughput"],
@@ -166,8 +161,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             ["## Locks"],
             [_locks(small["locks"])] if small.get("locks") else ["Not measured."],
         ]
-    if quality:
-        parts += [["## Quality"], _quality(quality)]
+    parts += [["## Quality"], _quality(quality) if quality else ["Not measured: the collections are not here."]]
     if large:
         parts += [
             ["## 1,000,000 chunks in one organisation"],
@@ -240,6 +234,7 @@ def _facts(result: Mapping[str, Any]) -> list[str]:
             "reciprocal_rank_fusion, GIN and HNSW indexes of its own making; in a Python of its own, asked through a pipe; its times only"
         ),
         "every peer's table has an index on `org_id`",
+        f"load of the machine when measuring began: {number(facts.get('load') or math.nan)} processes",
     ]
 
 

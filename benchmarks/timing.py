@@ -44,8 +44,8 @@ class Effort:
     least: int = 5
     seconds: float = 4
     warm_up: int = 2
-    asked: int = 20
-    throughput: float = 5
+    asked: int = 16
+    throughput: float = 4
     clients: tuple[int, ...] = (1, 2, 4, 8)
     turns: int = 2
     writing: float = 10
