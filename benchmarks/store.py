@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -170,7 +171,8 @@ class Store:
     def connect(self, database: str) -> Iterator[psycopg.Connection[Any]]:
         """A connection in autocommit mode that reads and writes vectors."""
         with psycopg.connect(self.server().dsn(database), autocommit=True) as connection:
-            register_vector(connection)
+            with contextlib.suppress(psycopg.ProgrammingError):  # a preparation was stopped before there were vectors
+                register_vector(connection)
             yield connection
 
 
