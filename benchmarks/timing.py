@@ -56,7 +56,7 @@ LITTLE = Effort(rounds=2, least=1, seconds=1, warm_up=1, asked=1, throughput=0, 
 
 
 def times(calls: Mapping[str, Call], effort: Effort) -> dict[str, list[float]]:
-    """Milliseconds of each call. They are called in turns, so that what else the machine does hits all of them, with the number of the round.
+    """Milliseconds of each call. They are called in turns, so that what else the machine does hits all of them, with a number to choose a question by.
 
     A slow one has had enough after some seconds; the others go on.
     """
@@ -68,7 +68,7 @@ def times(calls: Mapping[str, Call], effort: Effort) -> dict[str, list[float]]:
             if slow and (number < 0 or number >= effort.least):
                 continue
             before = time.perf_counter()
-            call(max(0, number))
+            call(number % effort.rounds)
             took = time.perf_counter() - before
             spent[name] += took
             if number >= 0:
