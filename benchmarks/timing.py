@@ -56,7 +56,7 @@ LITTLE = Effort(rounds=2, least=1, seconds=1, warm_up=1, asked=1, throughput=0, 
 
 
 def times(calls: Mapping[str, Call], effort: Effort) -> dict[str, list[float]]:
-    """Milliseconds of each call. They are called in turns, so that what else the machine does hits all of them, with a number to choose a question by.
+    """Milliseconds of each call. They are called in turns, so that what else the machine does hits all of them, with the number of a question.
 
     A slow one has had enough after some seconds; the others go on.
     """
