@@ -46,7 +46,7 @@ SEARCH = (
     "p_offset => %s, p_profile => %s) AS s"
 )
 KEYWORD = "SELECT s.article_id FROM kbsearch.search_kb_hybrid_v1(p_org_id => %s, p_query_text => %s, p_profile => 'bench_keyword_window@1') AS s"
-RECALL = "SELECT r.wanted, r.kept FROM kbsearch.measure_kb_recall_v1(%s, %s, %s, %s, p_window => 200) AS r"
+RECALL = "SELECT r.wanted, r.kept FROM kbsearch.measure_kb_recall_v1(%s, %s, %s, %s, %s, p_window => 200) AS r"
 LEG_FUNCTION = """
 CREATE OR REPLACE FUNCTION pg_temp.keyword_leg(p_org_id bigint, p_text text, p_top integer) RETURNS TABLE (chunk_id bigint, raw double precision)
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan SET work_mem = '64MB' SET jit = off SET enable_seqscan = off AS $$
@@ -307,17 +307,20 @@ def keyword(store: Store, scale: Scale, effort: Effort) -> list[dict[str, Any]]:
     return found
 
 
+_RECALLED = {"kbsearch ann": None, "kbsearch vector leg": "vector@1", "kbsearch keyword leg": "keyword@1"}
+
+
 def recall(store: Store, scale: Scale, effort: Effort) -> list[dict[str, Any]]:
     """Of the first ten of a system's exact ranking, how many its answer has; and how many of its pages are full."""
     asked = [one for kind in (*CLASSES, "mixed") for one in questions(4, kind, max(1, effort.asked // 4))]
     found = []
     for org_id in (LARGE, TENANT):
         with opened(store, scale.name, NO_BUDGET) as client:
-            rows = [client.rows(RECALL, [org_id, one.text, one.embedding, PAGE])[0] for one in asked]
             full = [len(client.rows(*page_of(one, org_id, PAGE, 0, "bench_ann@1"))) for one in asked]
-        found.append(
-            _recalled("kbsearch ann", org_id, [kept for _, kept in rows], [wanted for wanted, _ in rows], full)
-        )
+            for system, profile in _RECALLED.items():
+                rows = [client.rows(RECALL, [org_id, one.text, one.embedding, PAGE, profile])[0] for one in asked]
+                kept, wanted = [kept for _, kept in rows], [wanted for wanted, _ in rows]
+                found.append(_recalled(system, org_id, kept, wanted, full))
         for peer in peers.available() if scale.peers else []:
             with opened(store, scale.name) as client, opened(store, scale.name, NO_INDEX) as exact:
                 kept, wanted, full = [], [], []
