@@ -1088,19 +1088,39 @@ CREATE FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
+DECLARE
+    v_lexemes text[];
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'));
-    RETURN kbsearch.merge_kb_entries_v1(p_org_id, NULL, '{}', '{}', '{}', 0, 0);
+    PERFORM kbsearch.merge_kb_entries_v1(p_org_id, NULL, '{}', '{}', '{}', 0, 0);
+    FOR v_lexemes IN
+        SELECT array_agg(s.lexeme)
+        FROM (
+            SELECT w.lexeme, div(sum(w.entry_count) OVER (ORDER BY w.lexeme), 2000000) AS slice
+            FROM (
+                SELECT p.lexeme, sum(p.entry_count) AS entry_count
+                FROM kbsearch.kb_postings AS p
+                WHERE p.org_id = p_org_id
+                GROUP BY p.lexeme
+                HAVING count(*) > ceil(sum(p.entry_count) / 200.0) OR min(p.sign) < 0
+            ) AS w
+        ) AS s
+        GROUP BY s.slice
+        ORDER BY s.slice
+    LOOP
+        PERFORM kbsearch.merge_kb_entries_v1(p_org_id, v_lexemes, '{}', '{}', '{}', 0, 0);
+    END LOOP;
+    RETURN (SELECT count(*) FROM kbsearch.kb_postings AS p WHERE p.org_id = p_org_id);
 END
 $$;
 
 -- Name: FUNCTION compact_kb_postings_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) IS 'Merges all of an organisation''s postings: less to read after many small writes by several writers at a time. Changes no score; safe beside readers and writers. For the owner of the tables, from a scheduler: once a day or after some thousand edits.
+COMMENT ON FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) IS 'Merges those of an organisation''s postings that can be fewer: less to read after many small writes by several writers at a time. Changes no score; safe beside readers and writers. For the owner of the tables, from a scheduler: once a day or after some thousand edits.
 
 Arguments:
 p_org_id: The organisation.
@@ -5528,20 +5548,10 @@ DECLARE
     v_segment CONSTANT bigint := nextval('kbsearch.kb_segment_seq');
     v_rows bigint;
 BEGIN
-    WITH removed_words AS (
+    WITH removed AS (
         DELETE FROM kbsearch.kb_postings AS p
         WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_merged)
         RETURNING p.lexeme, p.sign, p.entries
-    ),
-    removed_all AS (
-        DELETE FROM kbsearch.kb_postings AS p
-        WHERE p.org_id = p_org_id AND p_merged IS NULL
-        RETURNING p.lexeme, p.sign, p.entries
-    ),
-    removed AS (
-        SELECT w.lexeme, w.sign, w.entries FROM removed_words AS w
-        UNION ALL
-        SELECT a.lexeme, a.sign, a.entries FROM removed_all AS a
     ),
     net AS (
         SELECT e.lexeme, e.entry, sum(e.sign) AS copies
@@ -5593,7 +5603,7 @@ $$;
 
 -- Name: FUNCTION merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged (NULL: of all lexemes), and the counts to its statistics; returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
+COMMENT ON FUNCTION kbsearch.merge_kb_entries_v1(p_org_id bigint, p_merged text[], p_lexemes text[], p_entries bigint[], p_signs smallint[], p_chunk_count bigint, p_occurrence_count bigint) IS 'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged, and the counts to its statistics, which are netted too unless p_merged is {} (NULL: no lexemes, but the statistics); returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
 
 -- Name: name_kb_language_v1(regconfig); Type: FUNCTION; Schema: kbsearch; Owner: -
 

@@ -14,20 +14,10 @@ DECLARE
     v_segment CONSTANT bigint := nextval('kbsearch.kb_segment_seq');
     v_rows bigint;
 BEGIN
-    WITH removed_words AS (
+    WITH removed AS (
         DELETE FROM kbsearch.kb_postings AS p
         WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_merged)
         RETURNING p.lexeme, p.sign, p.entries
-    ),
-    removed_all AS (
-        DELETE FROM kbsearch.kb_postings AS p
-        WHERE p.org_id = p_org_id AND p_merged IS NULL
-        RETURNING p.lexeme, p.sign, p.entries
-    ),
-    removed AS (
-        SELECT w.lexeme, w.sign, w.entries FROM removed_words AS w
-        UNION ALL
-        SELECT a.lexeme, a.sign, a.entries FROM removed_all AS a
     ),
     net AS (
         SELECT e.lexeme, e.entry, sum(e.sign) AS copies
@@ -77,4 +67,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.merge_kb_entries_v1(bigint, text [], text [], bigint [], smallint [], bigint, bigint) IS
-'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged (NULL: of all lexemes), and the counts to its statistics; returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
+'Adds entries (lexeme, entry, sign; three arrays) to an organisation''s postings, netted with all its rows of the lexemes p_merged, and the counts to its statistics, which are netted too unless p_merged is {} (NULL: no lexemes, but the statistics); returns the number of posting rows written. With p_merged other than {} the caller holds the maintenance lock.';
