@@ -53,6 +53,11 @@ def test_no_dead_links_between_files(path: str) -> None:
     assert [link for link in links if not ((ROOT / path).parent / link).exists()] == []
 
 
+def test_the_first_page_of_the_documentation_leads_to_every_other() -> None:
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} - {"index.md"}
+    assert sorted(pages - set(re.findall(r"\]\(([^)#]+)", (ROOT / "docs/index.md").read_text(encoding="utf-8")))) == []
+
+
 def test_the_page_about_ingest_names_the_fields_of_json_lines() -> None:
     text = (ROOT / "docs/how-to/ingest.md").read_text(encoding="utf-8")
     assert [name for name in JSONL_FIELDS if f"`{name}`" not in text] == []
