@@ -16,6 +16,7 @@ from kbsearch.cli.common import Organization, connected, find_organization
 from kbsearch.cli.embedders import LOCAL, NONE, EmbedderChoice
 from kbsearch.client import KBSearch, QueryEmbedder
 from kbsearch.embed import Embedder, LocalEmbedder, MissingExtraError
+from kbsearch.embed.local import MINILM
 from kbsearch.errors import EscalatedError, QueryTextError, SpaceError
 from kbsearch.ingest import CachedEmbedder
 from kbsearch.ingest.languages import Languages
@@ -227,6 +228,8 @@ def _local(connection: psycopg.Connection[Any], organization: Organization, sche
     if organization.active_space_id is None:
         return None
     space = connection.execute(in_schema(_SPACE, schema).encode(), [organization.active_space_id]).fetchone()
+    if space is None or space[0] != MINILM:
+        return None  # to load it takes longer than to search
     try:
         embedder = LocalEmbedder()
     except MissingExtraError:

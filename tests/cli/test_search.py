@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kbsearch import KBSearch
-from kbsearch.cli import app
+from kbsearch.cli import app, asking
 from kbsearch.cli import search as module
 from kbsearch.cli.results import marked
 
@@ -51,6 +51,27 @@ def test_json_is_the_page(dsn: str) -> None:
     assert [item["place"] for item in rest["items"]] == [3]
     assert rest["end_reached"]
     assert rest["next_cursor"] is None
+
+
+def test_the_local_model_is_not_loaded_where_another_models_vectors_are(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load() -> None:
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr(asking, "LocalEmbedder", load)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            """INSERT INTO kbsearch.kb_embedding_spaces (id, name, model, dimensions) OVERRIDING SYSTEM VALUE VALUES
+            (7, 'letters', 'letters', 3), (8, 'other', 'sentence-transformers/all-MiniLM-L6-v2', 3);
+            INSERT INTO kbsearch.organizations (name, active_space_id) VALUES ('of letters', 7)"""
+        )
+        KBSearch(connection).upsert_article(1, title="Reset", body="reset your password")
+    assert json.loads(run(database, "password", "--json"))["legs"]["vector"]["reason"] == "no_embedding"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("UPDATE kbsearch.organizations SET active_space_id = 8")
+    with pytest.raises(AssertionError, match="loaded"):
+        run(database, "password", "--json")
 
 
 def test_people_get_a_table_with_ties_reasons_and_the_next_cursor(dsn: str) -> None:
