@@ -64,9 +64,13 @@ FIRST = (
     "migrations",
     "properties",
     "index",
-    "sql",
     "client",
+    "evaluate",
     "faults",
+    "sql",
+    "tenancy",
+    "arbitration",
+    "embed",
     "fuzz",
 )
 """Folders with files that take long or wait more than they compute, the longest first; the others' files are short, so that at the end of a run no
