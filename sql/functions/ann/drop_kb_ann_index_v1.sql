@@ -9,6 +9,8 @@ BEGIN
         RAISE EXCEPTION 'organisation NULL does not exist'
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id that the index was made for.';
     END IF;
+    -- one at a time with those that make or drop others: what the catalog says of an index that goes meanwhile is an error
+    PERFORM pg_advisory_xact_lock(hashtextextended('kbsearch approximate indexes', 0));
     IF NOT EXISTS (SELECT FROM kbsearch.list_kb_ann_indexes_v1(p_org_id) AS l WHERE l.space_id = v_space_id AND l.state <> 'foreign') THEN
         RETURN false;
     END IF;

@@ -11,6 +11,10 @@ BEGIN
         RAISE EXCEPTION 'organisation NULL does not exist'
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id that the indexes were made for.';
     END IF;
+    IF has_table_privilege('kbsearch.kb_article_embeddings'::regclass, 'SELECT') THEN
+        -- a lock that DROP INDEX waits for: pg_get_indexdef fails where an index goes meanwhile
+        PERFORM FROM kbsearch.kb_article_embeddings AS e WHERE false;
+    END IF;
     RETURN QUERY
     SELECT
         split_part(c.relname, '_', 4)::bigint,
