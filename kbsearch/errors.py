@@ -340,6 +340,6 @@ def _detail(text: str | None) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"text": text}
     return value if isinstance(value, dict) else {"value": value}

@@ -6046,7 +6046,7 @@ BEGIN
     END IF;
     IF NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN
         RAISE EXCEPTION 'p_kind_quota is not an object of whole numbers from 0 to 999999999'
-            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'given', p_kind_quota)::text,
+            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'given', CASE WHEN octet_length(p_kind_quota::text) <= 200 THEN p_kind_quota ELSE to_jsonb(left(p_kind_quota::text, 200)) END)::text,
                 HINT = 'Pass for instance {"policy": 3, "faq": 2, "*": 0}; "*" is for kinds that are not named.';
     END IF;
     IF p_min_score = 'NaN' THEN

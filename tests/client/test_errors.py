@@ -130,3 +130,18 @@ def test_every_error_has_a_status_of_http() -> None:
     }
     assert errors.LimitError("x").http_status == 400
     assert {HTTPStatus(status).value for status in kinds.values()} == set(kinds.values())
+
+
+def test_a_detail_that_python_cannot_read_is_kept_as_text() -> None:
+    class Deep(Exception):  # noqa: N818
+        sqlstate = "KBFLT"
+        pgcode = None
+
+        class diag:  # noqa: N801
+            message_primary = "no"
+            message_detail = '{"given": ' + "[" * 100_000 + "]" * 100_000 + "}"
+            message_hint = None
+
+    error = errors.translate(Deep())
+    assert isinstance(error, errors.FilterError)
+    assert error.detail["text"].startswith('{"given": [[[')

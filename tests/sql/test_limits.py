@@ -156,3 +156,15 @@ def test_one_article_of_many_is_named_by_what_is_wrong_with_it(
     assert refused.value.sqlstate == "KBART"
     with pytest.raises(psycopg.Error, match="'b' is given twice"):
         connection.execute("SELECT kbsearch.write_kb_articles_v1(%s, %s)", [organization, f"[{sound}, {sound}]"])
+
+
+def test_an_error_does_not_repeat_all_of_a_quota(org_id: tuple[Connection, int]) -> None:
+    """What it repeats is small enough for whoever reads it: a JSON reader of Python fails at a thousand levels."""
+    connection, made = org_id
+    for given in ("[" * 3000 + "]" * 3000, json.dumps("x" * 100_000)):
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute(
+                "SELECT * FROM kbsearch.search_kb_hybrid_v1(%s, 'word', p_kind_quota => %s::jsonb)", [made, given]
+            )
+        assert caught.value.sqlstate == "KBFLT"
+        assert json.loads(caught.value.diag.message_detail or "")["given"] == given[:200]
