@@ -126,6 +126,7 @@ def test_every_error_has_a_status_of_http() -> None:
         "MigrationError": 500,
         "EmbeddedServerError": 503,
         "ConnectionKindError": 500,
+        "BudgetError": 504,
         "StatementTimeoutError": 504,
     }
     assert errors.LimitError("x").http_status == 400
