@@ -427,11 +427,12 @@ def test_an_escalated_search_is_a_page_that_says_so(
 
 def test_the_table_of_the_page_has_every_error_of_a_search_with_the_status_of_its_class() -> None:
     listed = table()
-    searched = {code for code in WRONG if code.startswith("KB")}
+    # Which argument a search takes too long with, nobody can say.
+    searched = {"KBTMO", *(code for code in WRONG if code.startswith("KB"))}
     # A profile's policy is checked when the profile is made, and an escalated search is a page that says so.
     others = {"KBART", "KBCHK", "KBIDX", "KBSNP", "KBSRC", "KBARB", "KBPOL", "KBESC", "KBSEC"}
     assert searched == set(ERRORS_BY_SQLSTATE) - others, "others are not of a search"
-    assert listed.keys() == {*WRONG, "42501", "57014", "PGRST202"}
+    assert listed.keys() == {*WRONG, "KBTMO", "42501", "57014", "PGRST202"}
     for code in searched:
         assert listed[code][1] == ERRORS_BY_SQLSTATE[code].http_status, code
     assert listed["57014"] == (status_of("57014", authenticated=True), StatementTimeoutError.http_status)

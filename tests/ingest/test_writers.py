@@ -212,7 +212,7 @@ def test_a_writer_that_loses_its_connection_ends_the_run_and_the_next_one_comple
 
     with monkeypatch.context() as patch:
         patch.setattr(WRITER, "_write_together", lose)
-        with pytest.raises(psycopg.OperationalError, match=r"terminat|closed"):
+        with pytest.raises(psycopg.OperationalError, match=r"terminat|closed|lost"):
             run(connection, entries, embedder=HashEmbedder(), connect=doors)
     done = {name for (name,) in rows(connection, "SELECT external_ref FROM kbsearch.kb_articles WHERE published")}
     assert {f"d{number:03}" for number in range(9)} <= done
