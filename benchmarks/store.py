@@ -19,7 +19,7 @@ from psycopg import sql
 from kbsearch import embedded
 
 SETTINGS = {
-    "shared_buffers": "3GB",
+    "shared_buffers": "8GB",
     "effective_cache_size": "12GB",
     "work_mem": "64MB",
     "maintenance_work_mem": "1GB",
