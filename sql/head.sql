@@ -4702,9 +4702,9 @@ CREATE FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[
     AS $$
 #variable_conflict use_column
 DECLARE
-        v_words record;
+    v_words record;
     v_threshold double precision;
-    v_read integer := cardinality(p_lexemes);
+    v_read integer;
     v_width bigint;
     v_lows bigint[];
     v_chunk_ids bigint[];
@@ -4745,7 +4745,7 @@ BEGIN
     END IF;
 
     -- of a sample: what the last place has, rather less than more
-    v_width := v_words.breadth * least(6000, v_words.entry_count / 16) / v_words.entry_count / 4 + 1;
+    v_width := div(v_words.breadth::numeric * least(6000, v_words.entry_count / 16), v_words.entry_count * 4)::bigint + 1;
     v_lows := ARRAY(SELECT v_words.first_chunk_id + v_words.breadth * g.n / 4 FROM generate_series(0, 3) AS g (n));
     WITH sampled AS MATERIALIZED (
         SELECT m.raw, m.entry_count
@@ -4756,10 +4756,12 @@ BEGIN
     ORDER BY s.raw DESC
     OFFSET (SELECT ceil(1.5 * p_limit * sum(e.entry_count) / v_words.entry_count) + 1 FROM sampled AS e)
     LIMIT 1;
+    -- some of the words may be in no chunk any more
+    v_read := cardinality(v_words.lexemes);
     IF v_threshold > 0 THEN
         v_read := (SELECT min(r.n) FROM unnest(v_words.rests) WITH ORDINALITY AS r (rest, n) WHERE 5 * r.rest <= 2 * v_threshold);
     END IF;
-    v_width := v_words.breadth * 30000 / v_words.entry_count + 1;
+    v_width := least(v_words.breadth, div(v_words.breadth::numeric * 30000, v_words.entry_count)::bigint + 1);
     v_lows := ARRAY(SELECT g.low FROM generate_series(v_words.first_chunk_id, v_words.first_chunk_id + v_words.breadth - 1, v_width) AS g (low));
     IF v_read = cardinality(v_words.lexemes) THEN
         SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws

@@ -14,6 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 CHUNKS = 5_000
+LARGEST_ID = 2**50 - 1
+ABSENT = "absent"
+"""A word of the question that was in a chunk when its first page was scored, and is in none now."""
 VOCABULARY = [f"word{number}" for number in range(60)]
 FREQUENCIES = list(accumulate(1 / (number + 1.5) for number in range(len(VOCABULARY))))
 
@@ -54,8 +57,8 @@ class Words:
         return found[0], found[1]
 
 
-@pytest.fixture(scope="module")
-def words(shared_database: str) -> Iterator[Words]:
+@pytest.fixture(scope="module", params=[40, LARGEST_ID // CHUNKS], ids=["ids", "ids up to the largest"])
+def words(shared_database: str, request: pytest.FixtureRequest) -> Iterator[Words]:
     """Chunks of 1 to 80 words; a fifth are changed or gone, so that entries of both signs are there."""
     chance = random.Random(1)
     with psycopg.connect(shared_database, autocommit=True) as connection, connection.cursor() as cursor:
@@ -71,7 +74,7 @@ def words(shared_database: str) -> Iterator[Words]:
             for _ in range(CHUNKS)
         ]
         # ids far apart at one place
-        ids = [number if number <= CHUNKS // 3 else number * 40 for number in range(1, CHUNKS + 1)]
+        ids = [number if number <= CHUNKS // 3 else number * request.param for number in range(1, CHUNKS + 1)]
         for begin in range(0, CHUNKS, 1250):
             cursor.execute(
                 """INSERT INTO kbsearch.kb_article_chunks (org_id, id, article_id, content)
@@ -98,9 +101,10 @@ def words(shared_database: str) -> Iterator[Words]:
 QUESTIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "drawn": st.sets(st.sampled_from(VOCABULARY), min_size=1, max_size=8),
+        "absent": st.booleans(),
         "common": st.sampled_from([0, 4, 8, 10]),
         # a few times apart, as those of rare words and common ones are
-        "weights": st.lists(st.sampled_from([10**9, 3 * 10**9, 10**10, 3 * 10**10]), min_size=18, max_size=18),
+        "weights": st.lists(st.sampled_from([10**9, 3 * 10**9, 10**10, 3 * 10**10]), min_size=19, max_size=19),
         "equal": st.booleans(),
         "counts_terms": st.booleans(),
         "limit": st.sampled_from([1, 10, 30, 100, 400, 3000, 20000]),
@@ -109,7 +113,7 @@ QUESTIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 def arguments(question: dict[str, Any]) -> dict[str, Any]:
-    lexemes = sorted({*question["drawn"], *VOCABULARY[: question["common"]]})
+    lexemes = sorted({*question["drawn"], *VOCABULARY[: question["common"]], *([ABSENT] if question["absent"] else [])})
     weights = [10**10] * len(lexemes) if question["equal"] else question["weights"][: len(lexemes)]
     return {
         "lexemes": lexemes,
