@@ -86,7 +86,11 @@ def undone(connection: psycopg.Connection[object]) -> Iterator[None]:
 
 
 def plan_by(db: Database, plan: str) -> None:
-    """Have the rest of the transaction planned so; before PostgreSQL 16 one setting has another name and one is not there."""
+    """Have the rest of the transaction planned so; before PostgreSQL 16 one setting has another name and one is not there.
+
+    Searches have no time budget in it: a plan that nobody would choose, each of its statements compiled, may take longer than any answer is worth.
+    """
+    db.connection.execute("SET LOCAL kbsearch.search_budget_ms = 0")
     for statement in PLANS[plan]:
         if db.connection.info.server_version >= 160000:
             db.connection.execute(statement)
