@@ -1,5 +1,7 @@
 """Housekeeping of all organisations, for a scheduler: compacts postings where that is worth it, and removes expired stored rankings.
 
+Compacting also makes the vectors of large organisations' frequent words.
+
 Everything here is done by SQL functions that change no answer and are safe beside readers and writers, one organisation after another, each in
 transactions of its own. What was done is done: a run that is stopped is gone on with by the next, which finds less to do.
 """
@@ -76,7 +78,16 @@ _LIST = """SELECT o.id, o.name FROM kbsearch.organizations AS o
 WHERE %(name)s::pg_catalog.text IS NULL OR o.name = %(name)s::pg_catalog.text
 ORDER BY o.id"""
 _LOCK = "SELECT pg_catalog.pg_try_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(%(org)s, 'maintenance'))"
-_MEASURE = """SELECT coalesce(sum(l.row_count), 0)::bigint, coalesce(sum(l.fewest), 0)::bigint, coalesce(sum(l.bytes), 0)::bigint
+BLOCKS_DUE = """CASE
+    WHEN EXISTS (SELECT FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = {org})
+        THEN (SELECT coalesce(sum(g.chunk_count), 0) > 500 FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = {org})
+    ELSE (SELECT coalesce(sum(s.chunk_count), 0) >= 20000 FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = {org})
+END"""
+"""Whether a large organisation has no vectors of its frequent words yet, or so many chunks have been written since that searches begin to feel it.
+
+With more than 2,000 the vectors are of no use."""
+_MEASURE = f"""SELECT coalesce(sum(l.row_count), 0)::bigint, coalesce(sum(l.fewest), 0)::bigint, coalesce(sum(l.bytes), 0)::bigint,
+    {BLOCKS_DUE.format(org="%(org)s")}
 FROM (
     SELECT count(*) AS row_count, (greatest(sum(p.sign * p.entry_count), 0) + 199) / 200 AS fewest, sum(pg_catalog.pg_column_size(p.*)) AS bytes
     FROM kbsearch.kb_postings AS p
@@ -216,14 +227,14 @@ class _Run:
 
     def _postings(self, org_id: int, name: str) -> Maintained:
         """Compact an organisation's postings where that is worth it. They are looked at without the lock: writers do not merge while it is held."""
-        ((before, fewest, bytes_before),) = self._execute(_MEASURE, org=org_id)
-        if before <= self.loose * fewest + self.rows:
+        ((before, fewest, bytes_before, blocks_due),) = self._execute(_MEASURE, org=org_id)
+        if before <= self.loose * fewest + self.rows and not blocks_due:
             return Maintained(org_id, name, State.SOUND, before, before, bytes_before, bytes_before)
         ((locked,),) = self._execute(_LOCK, org=org_id)
         if not locked:
             return Maintained(org_id, name, State.BUSY, rows_before=before, bytes_before=bytes_before)
         self._execute(_COMPACT, org=org_id)
-        ((after, _, bytes_after),) = self._execute(_MEASURE, org=org_id)
+        ((after, _, bytes_after, _),) = self._execute(_MEASURE, org=org_id)
         return Maintained(org_id, name, State.COMPACTED, before, after, bytes_before, bytes_after)
 
     @contextmanager

@@ -778,6 +778,41 @@ END;
 
 COMMENT ON FUNCTION kbsearch.attach_kb_cached_vectors_v1(p_org_id bigint, p_space_id bigint, p_article_ids bigint[], p_articles jsonb) IS 'Gives the chunks that write_kb_articles_v1 has just written their vectors from the cache; p_article_ids: the articles'' ids, in the order of p_articles. Returns how many got one.';
 
+-- Name: begin_kb_keyword_blocks_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.begin_kb_keyword_blocks_v1(p_org_id bigint, p_least bigint) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_exists CONSTANT boolean := EXISTS (SELECT FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id);
+    v_chunk_count CONSTANT bigint := (SELECT coalesce(sum(s.chunk_count), 0) FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id);
+    v_known bigint[];
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN NULL;
+    END IF;
+    IF v_chunk_count < p_least / (1 + v_exists::integer) THEN
+        DELETE FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id;
+        DELETE FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id;
+        DELETE FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id;
+        RETURN NULL;
+    END IF;
+    FOR v_attempt IN 1..20 LOOP
+        IF v_exists OR pg_try_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers')) THEN
+            v_known := ARRAY(SELECT g.segment_id FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id);
+            RETURN CASE WHEN v_exists AND v_known = '{}' THEN NULL ELSE v_known END;
+        END IF;
+        PERFORM pg_sleep(0.1);
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+
+-- Name: FUNCTION begin_kb_keyword_blocks_v1(p_org_id bigint, p_least bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.begin_kb_keyword_blocks_v1(p_org_id bigint, p_least bigint) IS 'Whether an organisation''s blocks are to be made: the changes (segment_id) that they will hold, or NULL: they are as they should be, the organisation has fewer than p_least searchable chunks (with less than half of that they are removed), or its writers left no gap of a tenth of a second in two. To be asked before the postings are merged; the caller holds the maintenance lock.';
+
 -- Name: bm25_impact_v1(bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.bm25_impact_v1(p_term_count bigint, p_length bigint, p_reference_length bigint) RETURNS bigint
@@ -789,6 +824,52 @@ END;
 -- Name: FUNCTION bm25_impact_v1(p_term_count bigint, p_length bigint, p_reference_length bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.bm25_impact_v1(p_term_count bigint, p_length bigint, p_reference_length bigint) IS 'Impact of a lexeme in a chunk, 0 … 2200 (thousandths): BM25 without idf, k1 1.2, b 0.75 (Robertson and Zaragoza 2009). p_term_count: weighted occurrences, 1 … 255; p_length: occurrences in the chunk; p_reference_length: the organisation''s, in occurrences.';
+
+-- Name: build_kb_keyword_blocks_v1(bigint, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.build_kb_keyword_blocks_v1(p_org_id bigint, p_known bigint[]) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+DECLARE
+    v_lexemes text[];
+BEGIN
+    DELETE FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id;
+    DELETE FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id;
+    DELETE FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id AND g.segment_id = ANY (p_known);
+    INSERT INTO kbsearch.kb_keyword_blocks (org_id, block_no, first_chunk_id, last_chunk_id, chunk_ids)
+    SELECT p_org_id, div(c.n, 1900), min(c.id), max(c.id), array_agg(c.id ORDER BY c.id)
+    FROM (
+        SELECT s.id, row_number() OVER (ORDER BY s.id) - 1 AS n
+        FROM kbsearch.kb_article_chunks AS s
+        WHERE s.org_id = p_org_id AND s.searchable
+    ) AS c
+    GROUP BY div(c.n, 1900);
+    FOR v_lexemes IN
+        SELECT array_agg(s.lexeme)
+        FROM (
+            SELECT w.lexeme, div(sum(w.entry_count) OVER (ORDER BY w.lexeme), 2000000) AS slice
+            FROM (
+                SELECT p.lexeme, sum(p.sign * p.entry_count) AS entry_count
+                FROM kbsearch.kb_postings AS p
+                WHERE p.org_id = p_org_id
+                GROUP BY p.lexeme
+            ) AS w
+            WHERE 200 * w.entry_count >= (SELECT sum(s.chunk_count) FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id)
+        ) AS s
+        GROUP BY s.slice
+        ORDER BY s.slice
+    LOOP
+        PERFORM kbsearch.insert_kb_keyword_impacts_v1(p_org_id, v_lexemes);
+    END LOOP;
+    RETURN (SELECT count(*) FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id);
+END
+$$;
+
+-- Name: FUNCTION build_kb_keyword_blocks_v1(p_org_id bigint, p_known bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.build_kb_keyword_blocks_v1(p_org_id bigint, p_known bigint[]) IS 'Makes an organisation''s blocks anew from its postings, in which nothing of the changes p_known (begin_kb_keyword_blocks_v1) is still to be netted; returns their number. The caller holds the maintenance lock.';
 
 -- Name: build_kb_manifest_v1(text, jsonb, text, bigint[], bigint[], bigint[], bigint[], numeric, boolean, jsonb, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -1089,6 +1170,7 @@ CREATE FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) RETURNS bigint
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 DECLARE
+    v_known bigint[];
     v_lexemes text[];
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
@@ -1096,6 +1178,7 @@ BEGIN
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'));
+    v_known := kbsearch.begin_kb_keyword_blocks_v1(p_org_id, 20000);
     PERFORM kbsearch.merge_kb_entries_v1(p_org_id, NULL, '{}', '{}', '{}', 0, 0);
     FOR v_lexemes IN
         SELECT array_agg(s.lexeme)
@@ -1114,13 +1197,16 @@ BEGIN
     LOOP
         PERFORM kbsearch.merge_kb_entries_v1(p_org_id, v_lexemes, '{}', '{}', '{}', 0, 0);
     END LOOP;
+    IF v_known IS NOT NULL THEN
+        PERFORM kbsearch.build_kb_keyword_blocks_v1(p_org_id, v_known);
+    END IF;
     RETURN (SELECT count(*) FROM kbsearch.kb_postings AS p WHERE p.org_id = p_org_id);
 END
 $$;
 
 -- Name: FUNCTION compact_kb_postings_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) IS 'Merges those of an organisation''s postings that can be fewer: less to read after many small writes by several writers at a time. Changes no score; safe beside readers and writers. For the owner of the tables, from a scheduler: once a day or after some thousand edits.
+COMMENT ON FUNCTION kbsearch.compact_kb_postings_v1(p_org_id bigint) IS 'Merges those of an organisation''s postings that can be fewer: less to read after many small writes by several writers at a time. Of an organisation of 20,000 chunks or more it also makes the vectors that searches of frequent words are fast by: its own writers wait for the first ones, for nothing later. Changes no score; safe beside readers and writers. For the owner of the tables, from a scheduler: once a day or after some thousand edits.
 
 Arguments:
 p_org_id: The organisation.
@@ -3533,7 +3619,8 @@ BEGIN
         'EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch',
         'SELECT ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds, kbsearch.kb_builtin_profiles, kbsearch.kb_ranking_profiles, '
         || 'kbsearch.kb_builtin_policies, kbsearch.kb_arbitration_policies, kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings, '
-        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
+        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_impacts, kbsearch.kb_keyword_changes, '
+        || 'kbsearch.kb_cursor_keys',
         -- stored rankings: the columns that are named are there to be locked
         'SELECT, INSERT, DELETE, UPDATE (expires_at) ON kbsearch.kb_search_snapshots',
         'SELECT, INSERT ON kbsearch.kb_search_snapshot_blocks'
@@ -3549,7 +3636,8 @@ BEGIN
     ] ELSE '{}' END
     || CASE WHEN p_right = 'admin' THEN ARRAY[
         'INSERT, UPDATE, DELETE ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds',
-        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
+        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_impacts, '
+        || 'kbsearch.kb_keyword_changes, kbsearch.kb_cursor_keys',
         'USAGE ON SEQUENCE kbsearch.kb_segment_seq'
     ] ELSE '{}' END
     LOOP
@@ -3786,6 +3874,101 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.insert_kb_embeddings_v1(p_org_id bigint, p_article_id bigint, p_space_id bigint, p_chunks jsonb) IS 'Stores the embeddings of upsert_kb_article_v1''s p_chunks for the chunks just inserted. KBVEC: one has no direction; KBDIM.';
 
+-- Name: kb_keyword_blocks; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_keyword_blocks (
+    org_id bigint NOT NULL,
+    block_no integer NOT NULL,
+    first_chunk_id bigint NOT NULL,
+    last_chunk_id bigint NOT NULL,
+    chunk_ids bigint[] NOT NULL
+);
+ALTER TABLE ONLY kbsearch.kb_keyword_blocks ALTER COLUMN chunk_ids SET STORAGE EXTERNAL;
+
+-- Name: TABLE kb_keyword_blocks; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_keyword_blocks IS 'Derived. The searchable chunks of an organisation of 20,000 or more, in ascending order, 1,900 in a block. Made by compact_kb_postings_v1; what has been written since stands in kb_keyword_changes.';
+
+-- Name: kb_keyword_changes; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_keyword_changes (
+    org_id bigint NOT NULL,
+    segment_id bigint NOT NULL,
+    chunk_count integer NOT NULL,
+    chunk_ids bigint[] NOT NULL
+);
+
+-- Name: TABLE kb_keyword_changes; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_keyword_changes IS 'Derived. Chunks written since the organisation''s kb_keyword_blocks were made: the blocks say nothing of them. chunk_count = cardinality(chunk_ids).';
+
+-- Name: kb_keyword_impacts; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.kb_keyword_impacts (
+    org_id bigint NOT NULL,
+    lexeme text NOT NULL COLLATE pg_catalog."C",
+    block_no integer NOT NULL,
+    dense ext.vector(1900),
+    sparse ext.sparsevec(1900),
+    CONSTRAINT kb_keyword_impacts_check CHECK (((dense IS NULL) <> (sparse IS NULL)))
+)
+WITH (toast_tuple_target='8160');
+ALTER TABLE ONLY kbsearch.kb_keyword_impacts ALTER COLUMN dense SET STORAGE PLAIN;
+ALTER TABLE ONLY kbsearch.kb_keyword_impacts ALTER COLUMN sparse SET STORAGE PLAIN;
+
+-- Name: TABLE kb_keyword_impacts; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.kb_keyword_impacts IS 'Derived. Impacts of a lexeme that is in one of 200 chunks or more: element n is that of chunk n of the block, 0 where the chunk lacks the lexeme, 0.25 for an impact of 0. dense where more than half of the chunks have it, else sparse.';
+
+-- Name: insert_kb_keyword_impacts_v1(bigint, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[]) RETURNS void
+    LANGUAGE sql
+    BEGIN ATOMIC
+ INSERT INTO kbsearch.kb_keyword_impacts (org_id, lexeme, block_no, dense, sparse)  WITH slots AS MATERIALIZED (
+                  SELECT b.block_no,
+                     u.chunk_id,
+                     u.slot
+                    FROM (kbsearch.kb_keyword_blocks b
+                      CROSS JOIN LATERAL unnest(b.chunk_ids) WITH ORDINALITY u(chunk_id, slot))
+                   WHERE ((b.org_id = insert_kb_keyword_impacts_v1.p_org_id) AND (NOT (u.chunk_id IN ( SELECT unnest(g.chunk_ids) AS unnest
+                            FROM kbsearch.kb_keyword_changes g
+                           WHERE (g.org_id = insert_kb_keyword_impacts_v1.p_org_id)))))
+                 )
+          SELECT insert_kb_keyword_impacts_v1.p_org_id AS p_org_id,
+             v.lexeme,
+             v.block_no,
+                 CASE
+                     WHEN (v.entry_count > 950) THEN (v.impacts)::ext.vector(1900)
+                     ELSE NULL::ext.vector
+                 END AS "case",
+                 CASE
+                     WHEN (v.entry_count <= 950) THEN v.impacts
+                     ELSE NULL::ext.sparsevec
+                 END AS "case"
+            FROM ( SELECT e.lexeme,
+                     s.block_no,
+                     count(*) AS entry_count,
+                     ((('{'::text || string_agg(((s.slot || ':'::text) ||
+                         CASE
+                             WHEN (e.impact = 0) THEN '0.25'::text
+                             ELSE (e.impact)::text
+                         END), ','::text)) || '}/1900'::text))::ext.sparsevec(1900) AS impacts
+                    FROM (( SELECT u.lexeme,
+                             (u.entry >> 12) AS chunk_id,
+                             (u.entry & (4095)::bigint) AS impact
+                            FROM ( SELECT p.lexeme,
+                                     unnest(p.entries) AS entry
+                                    FROM kbsearch.kb_postings p
+                                   WHERE ((p.org_id = insert_kb_keyword_impacts_v1.p_org_id) AND (p.lexeme = ANY (insert_kb_keyword_impacts_v1.p_lexemes)) AND (p.sign > 0))) u) e
+                      JOIN slots s ON ((s.chunk_id = e.chunk_id)))
+                   GROUP BY e.lexeme, s.block_no) v;
+END;
+
+-- Name: FUNCTION insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[]) IS 'The rows of kb_keyword_impacts of the given lexemes, without the chunks that kb_keyword_changes names.';
+
 -- Name: is_kb_quota_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.is_kb_quota_v1(p_kind_quota jsonb) RETURNS boolean
@@ -3962,10 +4145,10 @@ CREATE FUNCTION kbsearch.kb_chunks_truncated_v1() RETURNS trigger
     AS $$
 BEGIN
     BEGIN
-        TRUNCATE kbsearch.kb_postings, kbsearch.kb_corpus_stats;
+        TRUNCATE kbsearch.kb_postings, kbsearch.kb_keyword_impacts, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_changes, kbsearch.kb_corpus_stats;
     EXCEPTION WHEN object_in_use THEN
         -- kb_corpus_stats is in the same TRUNCATE … CASCADE, and empty
-        TRUNCATE kbsearch.kb_postings;
+        TRUNCATE kbsearch.kb_postings, kbsearch.kb_keyword_impacts, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_changes;
     END;
     RETURN NULL;
 END
@@ -4005,6 +4188,13 @@ BEGIN
         IF current_setting('transaction_isolation') <> 'read committed' THEN
             -- a snapshot older than a change of reference_length fails here (40001) instead of writing entries of the old one
             PERFORM 1 FROM kbsearch.organizations AS o WHERE o.id = v_org_id FOR SHARE;
+        END IF;
+        IF v_is_small AND TG_OP = 'UPDATE' THEN
+            PERFORM kbsearch.note_kb_changes_v1(
+                v_org_id, ARRAY(SELECT w.id FROM written AS w WHERE w.org_id = v_org_id UNION SELECT t.id FROM other AS t WHERE t.org_id = v_org_id)
+            );
+        ELSE
+            PERFORM kbsearch.note_kb_changes_v1(v_org_id, ARRAY(SELECT w.id FROM written AS w WHERE w.org_id = v_org_id));
         END IF;
         IF v_is_small THEN
             IF TG_OP = 'UPDATE' THEN
@@ -4388,6 +4578,9 @@ BEGIN
         PERFORM set_config('kbsearch.acting_org_id', v_org_id::text, true);
         DELETE FROM kbsearch.kb_postings AS p WHERE p.org_id = v_org_id;
         DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = v_org_id;
+        DELETE FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = v_org_id;
+        DELETE FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = v_org_id;
+        DELETE FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = v_org_id;
     END LOOP;
     PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;
@@ -4496,6 +4689,131 @@ definition: As pg_get_indexdef has it.
 bytes: Its size.
 
 Errors: KBORG: p_org_id is NULL.';
+
+-- Name: list_kb_block_hits_v1(bigint, text[], double precision[], integer, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_step integer, p_rank bigint) RETURNS TABLE(chunk_ids bigint[], threshold double precision)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ WITH sums AS MATERIALIZED (
+          SELECT i.block_no,
+             ext.sum((COALESCE(i.dense, (i.sparse)::ext.vector(1900)) OPERATOR(ext.*) w.weights)) AS raws
+            FROM (( SELECT u.lexeme,
+                     (array_fill((u.weight)::real, ARRAY[1900]))::ext.vector(1900) AS weights
+                    FROM UNNEST(list_kb_block_hits_v1.p_lexemes, list_kb_block_hits_v1.p_weights) u(lexeme, weight)
+                  OFFSET 0) w
+              JOIN kbsearch.kb_keyword_impacts i ON ((i.lexeme = w.lexeme)))
+           WHERE ((i.org_id = list_kb_block_hits_v1.p_org_id) AND (i.lexeme = ANY (list_kb_block_hits_v1.p_lexemes)))
+           GROUP BY i.block_no
+         ), level AS MATERIALIZED (
+          SELECT COALESCE(( SELECT u.raw
+                    FROM ( SELECT unnest((s.raws)::real[]) AS raw
+                            FROM sums s
+                           WHERE ((s.block_no % list_kb_block_hits_v1.p_step) = 0)) u
+                   ORDER BY u.raw DESC
+                  OFFSET list_kb_block_hits_v1.p_rank
+                  LIMIT 1), (0)::real) AS raw
+         ), hits AS (
+          SELECT p.block_no,
+             array_agg(p.slot) AS slots
+            FROM ( SELECT b.block_no,
+                     (sum((length(t.piece) + 1)) OVER (PARTITION BY b.block_no ORDER BY t.n))::integer AS slot
+                    FROM (( SELECT q.block_no,
+                             (q.bits)::text AS bits
+                            FROM ( SELECT s.block_no,
+                                     ext.binary_quantize((s.raws OPERATOR(ext.-) l.raws)) AS bits
+                                    FROM (sums s
+                                      CROSS JOIN ( SELECT (array_fill(v_1.raw, ARRAY[1900]))::ext.vector(1900) AS raws
+   FROM level v_1
+ OFFSET 0) l)
+                                  OFFSET 0) q
+                           WHERE (bit_count(q.bits) > 0)) b
+                      CROSS JOIN LATERAL string_to_table(b.bits, '1'::text) WITH ORDINALITY t(piece, n))) p
+           WHERE (p.slot <= 1900)
+           GROUP BY p.block_no
+         )
+  SELECT ( SELECT array_agg(f.chunk_id) AS array_agg
+            FROM ( SELECT d.chunk_ids[unnest(d.slots)] AS chunk_id
+                    FROM ( SELECT h.slots,
+                             (b.chunk_ids || '{}'::bigint[]) AS chunk_ids
+                            FROM (hits h
+                              JOIN kbsearch.kb_keyword_blocks b ON ((b.block_no = h.block_no)))
+                           WHERE (b.org_id = list_kb_block_hits_v1.p_org_id)
+                          OFFSET 0) d) f) AS array_agg,
+     v.raw
+    FROM level v;
+END;
+
+-- Name: FUNCTION list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_step integer, p_rank bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_step integer, p_rank bigint) IS 'By the blocks, the chunks whose sum of weight * impact of the lexemes is above a threshold: what is at place p_rank + 1 among the chunks of every p_step-th block.';
+
+-- Name: list_kb_block_top_v1(bigint, text[], double precision[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint) RETURNS TABLE(chunk_id bigint, raw double precision)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
+    SET enable_sort TO 'off'
+    SET enable_nestloop TO 'on'
+    SET enable_mergejoin TO 'off'
+    SET enable_memoize TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_block_count CONSTANT bigint := (SELECT count(*) FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id);
+    v_step CONSTANT integer := greatest(1, least(v_block_count / 3, p_limit / 24));  -- some 24 of the sample are among the first p_limit
+    v_split record;
+    v_hits record;
+    v_candidates bigint[];
+    v_chunk_ids bigint[];
+    v_raws double precision[];
+BEGIN
+    -- a vector costs what some seventy entries do
+    IF p_entry_count < 20000 + v_block_count * (200 + 70 * cardinality(p_lexemes)) THEN
+        RETURN;
+    END IF;
+    v_split := kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights);
+    IF v_split.lexemes IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT h.chunk_ids, h.threshold INTO v_hits
+    FROM kbsearch.list_kb_block_hits_v1(
+        p_org_id, v_split.lexemes, v_split.weights, v_step, 1 + ceil(1.5 * p_limit * ((v_block_count - 1) / v_step + 1) / v_block_count)::bigint
+    ) AS h;
+    IF v_hits.threshold <= 0 OR cardinality(v_hits.chunk_ids) > 2000 + 5 * p_limit THEN
+        RETURN;
+    END IF;
+    v_candidates := ARRAY(
+        SELECT u.id FROM unnest(v_hits.chunk_ids) AS u (id)
+        UNION
+        SELECT u.id FROM unnest(v_split.changed_ids) AS u (id)
+        UNION
+        SELECT m.chunk_id FROM kbsearch.match_kb_keyword_v1(p_org_id, v_split.other_lexemes, v_split.other_weights, false) AS m
+    );
+    SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
+    FROM (
+        SELECT l.chunk_id, l.raw
+        FROM kbsearch.look_up_kb_keyword_v1(p_org_id, p_lexemes, p_weights, false, v_candidates) AS l
+        ORDER BY raw DESC, chunk_id ASC
+        LIMIT p_limit
+    ) AS f;
+    IF cardinality(v_chunk_ids) = p_limit AND v_raws[p_limit] > v_hits.threshold * 1.0001 THEN
+        RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
+    END IF;
+END
+$$;
+
+-- Name: FUNCTION list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint) IS 'The rows of list_kb_keyword_top_v1 by the blocks of kb_keyword_blocks; no rows where they are of no use or not certain. p_entry_count: entries of the lexemes.';
 
 -- Name: list_kb_candidates_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4742,6 +5060,13 @@ BEGIN
         ORDER BY raw DESC, chunk_id ASC
         LIMIT p_limit;
         RETURN;
+    END IF;
+    IF NOT p_counts_terms THEN
+        RETURN QUERY
+        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count, p_limit) AS t;
+        IF FOUND THEN
+            RETURN;
+        END IF;
     END IF;
 
     -- of a sample: what the last place has, rather less than more
@@ -5350,15 +5675,146 @@ Returns: id of the row.
 
 Errors: KBORG, KBARB (there is no log; the manifest was changed; the text is another search''s).';
 
+-- Name: look_up_kb_blocked_v1(bigint, text[], double precision[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.look_up_kb_blocked_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
+    SET enable_sort TO 'off'
+    SET enable_nestloop TO 'on'
+    SET enable_mergejoin TO 'off'
+    SET enable_memoize TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_blocked record;
+    v_changed_ids bigint[];
+BEGIN
+    v_blocked := kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights);
+    IF v_blocked.lexemes IS NULL THEN
+        RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_postings_v1(p_org_id, p_lexemes, p_weights, false, p_chunk_ids) AS l;
+        RETURN;
+    END IF;
+    v_changed_ids := ARRAY(SELECT u.id FROM unnest(p_chunk_ids) AS u (id) WHERE u.id IN (SELECT g.id FROM unnest(v_blocked.changed_ids) AS g (id)));
+    RETURN QUERY
+    SELECT f.chunk_id, sum(f.raw)
+    FROM (
+        SELECT b.chunk_id, b.raw
+        FROM kbsearch.look_up_kb_blocks_v1(
+            p_org_id, v_blocked.lexemes, v_blocked.weights, ARRAY(SELECT u.id FROM unnest(p_chunk_ids) AS u (id) WHERE u.id NOT IN (SELECT g.id FROM unnest(v_changed_ids) AS g (id)))
+        ) AS b
+        UNION ALL
+        SELECT l.chunk_id, l.raw
+        FROM kbsearch.look_up_kb_postings_v1(p_org_id, v_blocked.other_lexemes, v_blocked.other_weights, false, p_chunk_ids) AS l
+        UNION ALL
+        SELECT l.chunk_id, l.raw
+        FROM kbsearch.look_up_kb_postings_v1(p_org_id, v_blocked.lexemes, v_blocked.weights, false, v_changed_ids) AS l
+    ) AS f
+    GROUP BY f.chunk_id;
+END
+$$;
+
+-- Name: FUNCTION look_up_kb_blocked_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.look_up_kb_blocked_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, by impact: of lexemes that stand in kb_keyword_impacts by the blocks, of others and of chunks written since by the postings. p_chunk_ids: different ones, in any order.';
+
+-- Name: look_up_kb_blocks_v1(bigint, text[], double precision[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.look_up_kb_blocks_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ WITH placed AS MATERIALIZED (
+          SELECT p.block_no,
+             array_agg(p.chunk_id) AS chunk_ids,
+             array_agg(p.slot) AS slots
+            FROM ( SELECT k.block_no,
+                     k.chunk_id,
+                     k.chunk_ids,
+                     width_bucket(k.chunk_id, k.chunk_ids) AS slot
+                    FROM ( SELECT d.block_no,
+                             d.chunk_ids,
+                             unnest(d.ids) AS chunk_id
+                            FROM ( SELECT n.block_no,
+                                     n.ids[(n.first_place + 1):n.last_place] AS ids,
+                                     (n.chunk_ids || '{}'::bigint[]) AS chunk_ids
+                                    FROM ( SELECT b.block_no,
+    b.chunk_ids,
+    given.ids,
+    width_bucket((b.first_chunk_id - 1), given.ids) AS first_place,
+    width_bucket(b.last_chunk_id, given.ids) AS last_place
+   FROM (( SELECT array_agg(u.id ORDER BY u.id) AS ids
+     FROM unnest(look_up_kb_blocks_v1.p_chunk_ids) u(id)
+   OFFSET 0) given
+     CROSS JOIN kbsearch.kb_keyword_blocks b)
+  WHERE (b.org_id = look_up_kb_blocks_v1.p_org_id)
+ OFFSET 0) n
+                                   WHERE (n.first_place < n.last_place)
+                                  OFFSET 0) d) k) p
+           WHERE (p.chunk_ids[p.slot] = p.chunk_id)
+           GROUP BY p.block_no
+         )
+  SELECT f.chunk_id,
+     sum((f.weight * round(f.impact))) AS sum
+    FROM ( SELECT unnest(t.chunk_ids) AS chunk_id,
+             t.weight,
+             ext.vector_norm(ext.subvector(t.impacts, unnest(t.slots), 1)) AS impact
+            FROM ( SELECT p.chunk_ids,
+                     p.slots,
+                     w.weight,
+                     COALESCE(i.dense, (i.sparse)::ext.vector(1900)) AS impacts
+                    FROM ((UNNEST(look_up_kb_blocks_v1.p_lexemes, look_up_kb_blocks_v1.p_weights) w(lexeme, weight)
+                      CROSS JOIN placed p)
+                      JOIN kbsearch.kb_keyword_impacts i ON (((i.lexeme = w.lexeme) AND (i.block_no = p.block_no))))
+                   WHERE ((i.org_id = look_up_kb_blocks_v1.p_org_id) AND (i.lexeme = ANY (look_up_kb_blocks_v1.p_lexemes)))
+                  OFFSET 0) t) f
+   WHERE (f.impact > (0)::double precision)
+   GROUP BY f.chunk_id;
+END;
+
+-- Name: FUNCTION look_up_kb_blocks_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.look_up_kb_blocks_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, by the blocks: for lexemes that stand in kb_keyword_impacts, and chunks that kb_keyword_changes does not name. p_chunk_ids: different ones, in any order.';
+
 -- Name: look_up_kb_keyword_v1(bigint, text[], double precision[], boolean, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    IF p_counts_terms OR NOT EXISTS (SELECT FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id AND b.block_no = 149) THEN
+        RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_postings_v1(p_org_id, p_lexemes, p_weights, p_counts_terms, p_chunk_ids) AS l;
+    ELSE
+        RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_blocked_v1(p_org_id, p_lexemes, p_weights, p_chunk_ids) AS l;
+    END IF;
+END
+$$;
+
+-- Name: FUNCTION look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, without reading what the lexemes'' other chunks have. p_chunk_ids: different ones, in any order.';
+
+-- Name: look_up_kb_postings_v1(bigint, text[], double precision[], boolean, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.look_up_kb_postings_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT found.chunk_id,
      sum(
          CASE
-             WHEN look_up_kb_keyword_v1.p_counts_terms THEN found.weight
+             WHEN look_up_kb_postings_v1.p_counts_terms THEN found.weight
              ELSE (found.weight * ((found.entry & (4095)::bigint))::double precision)
          END) AS sum
     FROM ( SELECT wanted.chunk_id,
@@ -5376,7 +5832,7 @@ CREATE FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[]
                              width_bucket((p.first_chunk_id - 1), given.ids) AS first_place,
                              width_bucket((p.entries[p.entry_count] >> 12), given.ids) AS last_place
                             FROM (( SELECT array_agg(u.id ORDER BY u.id) AS ids
-                                    FROM unnest(look_up_kb_keyword_v1.p_chunk_ids) u(id)
+                                    FROM unnest(look_up_kb_postings_v1.p_chunk_ids) u(id)
                                   OFFSET 0) given
                               CROSS JOIN LATERAL ( SELECT k.entries,
                                      k.sign,
@@ -5384,8 +5840,8 @@ CREATE FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[]
                                      k.first_chunk_id,
                                      k.entry_count
                                     FROM (kbsearch.kb_postings k
-                                      JOIN UNNEST(look_up_kb_keyword_v1.p_lexemes, look_up_kb_keyword_v1.p_weights) w(lexeme, weight) ON ((w.lexeme = k.lexeme)))
-                                   WHERE ((k.org_id = look_up_kb_keyword_v1.p_org_id) AND (k.lexeme = ANY (look_up_kb_keyword_v1.p_lexemes)))
+                                      JOIN UNNEST(look_up_kb_postings_v1.p_lexemes, look_up_kb_postings_v1.p_weights) w(lexeme, weight) ON ((w.lexeme = k.lexeme)))
+                                   WHERE ((k.org_id = look_up_kb_postings_v1.p_org_id) AND (k.lexeme = ANY (look_up_kb_postings_v1.p_lexemes)))
                                   OFFSET 0) p)
                           OFFSET 0) b
                    WHERE (b.first_place < b.last_place)) wanted) found
@@ -5393,9 +5849,9 @@ CREATE FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[]
   HAVING (sum(found.sign) > 0);
 END;
 
--- Name: FUNCTION look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION look_up_kb_postings_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, without reading what the lexemes'' other chunks have. p_chunk_ids: different ones, in any order.';
+COMMENT ON FUNCTION kbsearch.look_up_kb_postings_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, without reading what the lexemes'' other chunks have. p_chunk_ids: different ones, in any order.';
 
 -- Name: match_kb_keyword_ranges_v1(bigint, text[], double precision[], boolean, bigint[], bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5631,6 +6087,37 @@ END;
 -- Name: FUNCTION name_kb_language_v1(p_language regconfig); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.name_kb_language_v1(p_language regconfig) IS 'The name of a text search configuration, the same under every search_path: german, or schema.name outside of pg_catalog.';
+
+-- Name: kb_segment_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
+
+CREATE SEQUENCE kbsearch.kb_segment_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+-- Name: SEQUENCE kb_segment_seq; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON SEQUENCE kbsearch.kb_segment_seq IS 'Numbers of posting segments; a number is used once.';
+
+-- Name: note_kb_changes_v1(bigint, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.note_kb_changes_v1(p_org_id bigint, p_chunk_ids bigint[]) RETURNS void
+    LANGUAGE sql
+    BEGIN ATOMIC
+ INSERT INTO kbsearch.kb_keyword_changes (org_id, segment_id, chunk_count, chunk_ids)  SELECT note_kb_changes_v1.p_org_id AS p_org_id,
+             nextval('kbsearch.kb_segment_seq'::regclass) AS nextval,
+             cardinality(note_kb_changes_v1.p_chunk_ids) AS cardinality,
+             note_kb_changes_v1.p_chunk_ids AS p_chunk_ids
+           WHERE ((current_setting('transaction_isolation'::text) <> 'read committed'::text) OR (EXISTS ( SELECT
+                    FROM kbsearch.kb_keyword_blocks b
+                   WHERE (b.org_id = note_kb_changes_v1.p_org_id))));
+END;
+
+-- Name: FUNCTION note_kb_changes_v1(p_org_id bigint, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.note_kb_changes_v1(p_org_id bigint, p_chunk_ids bigint[]) IS 'Notes chunks that are written, so that searches look them up elsewhere than in the organisation''s blocks; nothing where it has none.';
 
 -- Name: open_kb_cursor_v1(text, bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -6758,6 +7245,7 @@ CREATE FUNCTION kbsearch.rebuild_kb_index_v1(p_org_id bigint) RETURNS bigint
     AS $$
 DECLARE
     v_segment bigint;
+    v_known bigint[];
     v_rows bigint;
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
@@ -6770,6 +7258,7 @@ BEGIN
                 HINT = 'Rebuild, or change reference_length, in a statement of its own.';
     END IF;
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'));
+    v_known := ARRAY(SELECT g.segment_id FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id);
     v_segment := nextval('kbsearch.kb_segment_seq');
     WITH removed AS (
         DELETE FROM kbsearch.kb_postings AS p WHERE p.org_id = p_org_id
@@ -6813,6 +7302,9 @@ BEGIN
         HAVING count(*) > 0
     )
     SELECT count(*) INTO v_rows FROM posted;
+    IF EXISTS (SELECT FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id) THEN
+        PERFORM kbsearch.build_kb_keyword_blocks_v1(p_org_id, v_known);
+    END IF;
     RETURN v_rows;
 END
 $$;
@@ -7668,6 +8160,44 @@ p_keep: How many keys before this one still open cursors, 0 … 9.
 Returns: id of the key.
 
 Errors: KBORG, KBSEC (the key is too short or too long; p_keep).';
+
+-- Name: split_kb_lexemes_v1(bigint, text[], double precision[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], OUT lexemes text[], OUT weights double precision[], OUT other_lexemes text[], OUT other_weights double precision[], OUT changed_ids bigint[]) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    AS $$
+#variable_conflict use_variable
+BEGIN
+    IF (
+        NOT EXISTS (SELECT FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id)
+        OR (SELECT sum(g.chunk_count) > 2000 FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id)
+        OR cardinality(p_lexemes) > 500
+    ) THEN
+        RETURN;
+    END IF;
+    SELECT
+        array_agg(w.lexeme) FILTER (WHERE w.is_blocked), array_agg(w.weight) FILTER (WHERE w.is_blocked),
+        coalesce(array_agg(w.lexeme) FILTER (WHERE NOT w.is_blocked), '{}'), coalesce(array_agg(w.weight) FILTER (WHERE NOT w.is_blocked), '{}')
+    INTO lexemes, weights, other_lexemes, other_weights
+    FROM (
+        SELECT
+            u.lexeme, u.weight,
+            EXISTS (SELECT FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id AND i.lexeme = u.lexeme OFFSET 0) AS is_blocked
+        FROM unnest(p_lexemes, p_weights) AS u (lexeme, weight)
+    ) AS w;
+    changed_ids := ARRAY(
+        SELECT unnest(g.chunk_ids) FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id
+    );
+END
+$$;
+
+-- Name: FUNCTION split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], OUT lexemes text[], OUT weights double precision[], OUT other_lexemes text[], OUT other_weights double precision[], OUT changed_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], OUT lexemes text[], OUT weights double precision[], OUT other_lexemes text[], OUT other_weights double precision[], OUT changed_ids bigint[]) IS 'The lexemes and their weights that stand in kb_keyword_impacts, the others, and the chunks that the blocks say nothing of; lexemes is NULL where the blocks are of no use: there are none, over 2,000 chunks have been written since they were made, or there are over 500 lexemes.';
 
 -- Name: store_kb_cached_vectors_v1(bigint, bigint, bigint[], bigint[], bytea[], bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -8881,19 +9411,6 @@ CREATE TABLE kbsearch.kb_search_snapshots (
 
 COMMENT ON TABLE kbsearch.kb_search_snapshots IS 'A ranking stored by open_kb_search_v1. answer: what its pages say of the whole (profile, space_id, legs); lexemes: the question''s words with their languages'' tags, for excerpts; kinds and metadata: filters of the search, which hold for its pages as well.';
 
--- Name: kb_segment_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
-
-CREATE SEQUENCE kbsearch.kb_segment_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1;
-
--- Name: SEQUENCE kb_segment_seq; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON SEQUENCE kbsearch.kb_segment_seq IS 'Numbers of posting segments; a number is used once.';
-
 -- Name: organizations_id_seq; Type: SEQUENCE; Schema: kbsearch; Owner: -
 
 ALTER TABLE kbsearch.organizations ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
@@ -9009,6 +9526,21 @@ ALTER TABLE ONLY kbsearch.kb_gold_sets
 
 ALTER TABLE ONLY kbsearch.kb_ingest_sources
     ADD CONSTRAINT kb_ingest_sources_pkey PRIMARY KEY (org_id, name);
+
+-- Name: kb_keyword_blocks kb_keyword_blocks_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_keyword_blocks
+    ADD CONSTRAINT kb_keyword_blocks_pkey PRIMARY KEY (org_id, block_no);
+
+-- Name: kb_keyword_changes kb_keyword_changes_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_keyword_changes
+    ADD CONSTRAINT kb_keyword_changes_pkey PRIMARY KEY (org_id, segment_id);
+
+-- Name: kb_keyword_impacts kb_keyword_impacts_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
+
+ALTER TABLE ONLY kbsearch.kb_keyword_impacts
+    ADD CONSTRAINT kb_keyword_impacts_pkey PRIMARY KEY (org_id, lexeme, block_no);
 
 -- Name: kb_postings kb_postings_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 

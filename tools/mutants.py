@@ -67,7 +67,13 @@ ARBITRATED = "functions/arbitrate/rank_kb_arbitrated_v1.sql"
 APPLY = "functions/arbitrate/apply_kb_decision_v1.sql"
 
 TOP = "functions/retrieve/list_kb_keyword_top_v1.sql"
-LOOK_UP = "functions/retrieve/look_up_kb_keyword_v1.sql"
+LOOK_UP = "functions/retrieve/look_up_kb_postings_v1.sql"
+BLOCK_TOP = "functions/retrieve/list_kb_block_top_v1.sql"
+BLOCKED = "functions/retrieve/look_up_kb_blocked_v1.sql"
+IMPACTS = "functions/index/insert_kb_keyword_impacts_v1.sql"
+BUILD = "functions/index/build_kb_keyword_blocks_v1.sql"
+BEGIN = "functions/index/begin_kb_keyword_blocks_v1.sql"
+NOTE = "functions/index/note_kb_changes_v1.sql"
 WINDOWS = "functions/ann/window_kb_search_v1.sql"
 READ = "functions/ann/read_kb_ann_index_v1.sql"
 FIND = "functions/ann/find_kb_ann_index_v1.sql"
@@ -78,6 +84,8 @@ ATTACH = "functions/ingest/attach_kb_cached_vectors_v1.sql"
 
 PROPERTIES = ("tests/properties",)
 KEYWORD_TOP = ("tests/properties/test_keyword_top.py",)
+BY_BLOCKS = ("tests/properties/test_keyword_blocks.py",)
+BLOCKS = ("tests/index/test_keyword_blocks.py",)
 BOUND = ("tests/tenancy/test_bound.py",)
 WRITING = ("tests/tenancy/test_writing.py",)
 KEYS = ("tests/tenancy/test_cursor_keys.py",)
@@ -244,6 +252,65 @@ PRUNING = (
     ),
 )
 """A keyword leg that passes over what cannot be among the first places."""
+
+BY_VECTORS = (
+    Mutant(
+        "blocks: what was written since is no candidate",
+        (Edit(BLOCK_TOP, "SELECT u.id FROM unnest(v_split.changed_ids) AS u (id)", "SELECT 0"),),
+        BY_BLOCKS,
+    ),
+    Mutant(
+        "blocks: chunks of rare words are no candidates",
+        (Edit(BLOCK_TOP, "v_split.other_weights, false) AS m", "v_split.other_weights, false) AS m WHERE m.raw < 0"),),
+        BY_BLOCKS,
+    ),
+    Mutant(
+        "blocks: a threshold too high is believed",
+        (
+            Edit(
+                BLOCK_TOP,
+                "IF cardinality(v_chunk_ids) = p_limit AND v_raws[p_limit] > v_hits.threshold * 1.0001 THEN",
+                "IF true THEN",
+            ),
+        ),
+        BY_BLOCKS,
+    ),
+    Mutant(
+        "blocks: believed of what was written since",
+        (Edit(BLOCKED, "WHERE u.id IN (SELECT", "WHERE false AND u.id IN (SELECT"),),
+        BY_BLOCKS,
+    ),
+    Mutant("blocks: an impact of 0 is none", (Edit(IMPACTS, "'0.25'", "'0'"),), BY_BLOCKS),
+    Mutant("blocks: nothing is noted", (Edit(NOTE, "OR EXISTS (SELECT", "OR 1 = 0 AND EXISTS (SELECT"),), INDEX),
+    Mutant(
+        "blocks: a fixed snapshot notes nothing",
+        (Edit(NOTE, "current_setting('transaction_isolation') <> 'read committed'", "1 = 0"),),
+        BLOCKS,
+    ),
+    Mutant(
+        "blocks: the first are made beside writers",
+        (Edit(BEGIN, "IF v_exists OR pg_try", "IF true OR pg_try"),),
+        BLOCKS,
+    ),
+    Mutant("blocks: every note goes", (Edit(BUILD, " AND g.segment_id = ANY (p_known)", ""),), BLOCKS),
+    Mutant(
+        "blocks: what is written meanwhile is in them",
+        (
+            Edit(
+                IMPACTS,
+                "AND u.chunk_id NOT IN (SELECT unnest(g.chunk_ids) FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id)",
+                "",
+            ),
+        ),
+        BLOCKS,
+    ),
+    Mutant(
+        "blocks: made from a fixed snapshot",
+        (Edit(BEGIN, "IF current_setting('transaction_isolation') <> 'read committed' THEN", "IF false THEN"),),
+        BLOCKS,
+    ),
+)
+"""The vectors of large organisations' frequent words, and what they say nothing of."""
 
 THROUGH_WINDOWS = (
     Mutant(
@@ -520,6 +587,7 @@ MUTANTS = (
     ),
     *LEAKS,
     *PRUNING,
+    *BY_VECTORS,
     *THROUGH_WINDOWS,
     *TENANCY,
     Mutant(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbsearch.doctor.base import Examination, Outcome, Report, check, number
-from kbsearch.maintenance import LOOSE_POSTINGS, LOOSE_ROWS
+from kbsearch.maintenance import BLOCKS_DUE, LOOSE_POSTINGS, LOOSE_ROWS
 
 BLANK = r"[^\u0001-\u0020\u007F-\u00A0\u1680\u2000-\u200B\u2028\u2029\u202F\u205F\u3000\uFEFF]"
 """A character that is not blank, as upsert_kb_article_v1 has it: a chunk without one need not be embedded."""
@@ -216,6 +216,30 @@ ORDER BY o.id""",
         )
     if not bad:
         yield report.ok("merged")
+
+
+@check("data.blocks", "large organisations have vectors of their frequent words, and few chunks written since")
+def blocks(ex: Examination, report: Report) -> Outcome:
+    """Searches of frequent words are fast where compacting has made vectors of them, as long as not too much has been written since."""
+    bad = False
+    for org_id, name, changed in ex.rows(
+        f"""SELECT o.id, o.name, (SELECT sum(g.chunk_count)::bigint FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = o.id)
+FROM kbsearch.organizations AS o
+WHERE {BLOCKS_DUE.format(org="o.id")} AND {_WANTED}
+ORDER BY o.id""",
+        org_name=ex.org_name,
+    ):
+        bad = True
+        yield report.warning(
+            f"{number(changed, 'chunk')} written since the vectors of frequent words were made: searches look them up one by one, from 2,000 on all"
+            if changed
+            else "no vectors of frequent words yet: searches add up all their entries",
+            f"SELECT kbsearch.compact_kb_postings_v1({org_id});\nkbsearch db maintain  -- for all, once a day",
+            organization=name,
+            details={"changed": changed},
+        )
+    if not bad:
+        yield report.ok("made, where there are 20,000 chunks")
 
 
 @check("data.reference_length", "reference_length near 0.85 times the mean length of the chunks")

@@ -106,6 +106,75 @@ def postings(ex: Examination, report: Report) -> Outcome:
         yield report.ok(f"equal in {number(len(ex.organizations), 'organisation')}")
 
 
+_IMPACTS = """WITH
+clean AS MATERIALIZED (
+    SELECT b.block_no, u.chunk_id, u.slot
+    FROM kbsearch.kb_keyword_blocks AS b
+    CROSS JOIN LATERAL unnest(b.chunk_ids) WITH ORDINALITY AS u (chunk_id, slot)
+    WHERE b.org_id = %(org_id)s AND u.chunk_id NOT IN (
+        SELECT unnest(g.chunk_ids) FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = %(org_id)s
+    )
+),
+impacts AS (
+    SELECT i.lexeme, i.block_no, e.slot, round(e.impact) AS impact
+    FROM kbsearch.kb_keyword_impacts AS i
+    CROSS JOIN LATERAL (
+        SELECT d.impact::float8, d.slot FROM unnest(i.dense::real []) WITH ORDINALITY AS d (impact, slot)
+        UNION ALL
+        SELECT split_part(s.element, ':', 2)::float8, split_part(s.element, ':', 1)::bigint
+        FROM string_to_table(split_part(substr(i.sparse::text, 2), '}', 1), ',') AS s (element)
+        WHERE s.element <> ''
+    ) AS e (impact, slot)
+    WHERE i.org_id = %(org_id)s AND e.impact > 0
+)
+SELECT
+    (
+        SELECT jsonb_build_array(coalesce(sum(pg_catalog.hashtextextended(i.lexeme, c.chunk_id << 12 | i.impact::bigint)), 0), count(*))
+        FROM impacts AS i
+        INNER JOIN clean AS c ON c.block_no = i.block_no AND c.slot = i.slot
+    ),
+    (
+        SELECT jsonb_build_array(coalesce(sum(pg_catalog.hashtextextended(l.lexeme COLLATE "C", l.entry)), 0), count(*))
+        FROM kbsearch.list_kb_entries_v1(%(org_id)s) AS l
+        INNER JOIN clean AS c ON c.chunk_id = l.entry >> 12
+        WHERE l.lexeme IN (SELECT DISTINCT i.lexeme FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = %(org_id)s)
+    ),
+    (
+        SELECT count(*)
+        FROM kbsearch.kb_article_chunks AS k
+        WHERE
+            k.org_id = %(org_id)s AND k.searchable
+            AND k.id NOT IN (SELECT c.chunk_id FROM clean AS c)
+            AND k.id NOT IN (SELECT unnest(g.chunk_ids) FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = %(org_id)s)
+    )"""
+
+
+@check("derived.blocks", "the vectors of frequent words have the impacts of the chunks that they stand for")
+def blocks(ex: Examination, report: Report) -> Outcome:
+    """kb_keyword_impacts is what list_kb_entries_v1 says of the chunks of kb_keyword_blocks not in kb_keyword_changes; no chunk is in neither."""
+    bad, looked = False, 0
+    owners = {
+        org_id for (org_id,) in ex.rows("SELECT b.org_id FROM kbsearch.kb_keyword_blocks AS b WHERE b.block_no = 0")
+    }
+    for organization in ex.each_organization("derived.blocks"):
+        if organization.id not in owners:
+            continue
+        looked += 1
+        present, wanted, missed = ex.row(_IMPACTS, org_id=organization.id)
+        if present != wanted or missed:
+            bad = True
+            yield about(
+                report.problem(
+                    f"vectors with {present[1]:,} impacts, of {wanted[1]:,} or of others; {number(missed, 'chunk')} in no block and not noted",
+                    _rebuild(organization),
+                    details={"is": present[1], "must": wanted[1], "missed": missed},
+                ),
+                organization,
+            )
+    if not bad:
+        yield report.ok(f"equal in {number(looked, 'organisation')}" if looked else "no organisation is so large")
+
+
 @check("derived.statistics", "the statistics of every organisation are the sums over its searchable chunks")
 def statistics(ex: Examination, report: Report) -> Outcome:
     """kb_corpus_stats adds up to the chunks."""
@@ -145,7 +214,7 @@ ORDER BY o.id""",
 def leftovers(ex: Examination, report: Report) -> Outcome:
     """Nothing is left of deleted organisations; the ids are found by hopping along the keys."""
     bad = False
-    for table in ("kb_postings", "kb_corpus_stats"):
+    for table in ("kb_postings", "kb_corpus_stats", "kb_keyword_blocks", "kb_keyword_impacts", "kb_keyword_changes"):
         gone = [
             org_id
             for (org_id,) in ex.rows(

@@ -21,6 +21,9 @@ READ = (
     "kb_article_embeddings",
     "kb_postings",
     "kb_corpus_stats",
+    "kb_keyword_blocks",
+    "kb_keyword_impacts",
+    "kb_keyword_changes",
     "kb_cursor_keys",
 )
 """Tables that a search reads."""
@@ -34,7 +37,7 @@ FOUNDED = ("organizations", "kb_embedding_spaces", "kb_source_kinds")
 KEPT = ("kb_embedding_inputs", "kb_embedding_cache", "kb_embedding_counts", "kb_ingest_sources")
 """Tables in which kbsearch ingest, reembed and search --cache keep what models answered, and how far they are."""
 
-DERIVED = ("kb_postings", "kb_corpus_stats")
+DERIVED = ("kb_postings", "kb_corpus_stats", "kb_keyword_blocks", "kb_keyword_impacts", "kb_keyword_changes")
 """Tables that triggers write, as their owner; compacting and rebuilding writes them as the caller."""
 
 READERS_STAGES = ("text", "retrieve", "fuse", "arbitrate", "search", "tenancy")

@@ -108,6 +108,26 @@ def test_what_is_loose_enough_is_for_the_caller_to_say(database: str) -> None:
     assert "compacted" in shown
 
 
+def test_a_large_organisation_gets_its_vectors(database: str) -> None:
+    ids = loosen(database, "store", "bank")
+    run("--dsn", database)
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO kbsearch.kb_corpus_stats (org_id, segment_id, chunk_count, occurrence_count) VALUES (%s, 0, 20000, 0)",
+            [ids["store"]],
+        )
+        before = answers(database, *ids.values())
+        assert {name: one["state"] for name, one in maintained("--dsn", database).items()} == {
+            "store": "compacted",
+            "bank": "sound",
+        }
+        assert connection.execute("SELECT DISTINCT org_id FROM kbsearch.kb_keyword_blocks").fetchall() == [
+            (ids["store"],)
+        ]
+        assert answers(database, *ids.values()) == before
+        assert maintained("--dsn", database)["store"]["state"] == "sound"
+
+
 def test_one_organisation(database: str) -> None:
     loosen(database, "store", "bank")
     assert maintained("--dsn", database, "--org", "bank").keys() == {"bank"}

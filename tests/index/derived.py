@@ -31,6 +31,31 @@ summed AS (
     SELECT s.org_id, sum(s.chunk_count) AS chunk_count, sum(s.occurrence_count) AS occurrence_count
     FROM kbsearch.kb_corpus_stats AS s
     GROUP BY s.org_id
+),
+clean AS (
+    SELECT b.org_id, b.block_no, u.chunk_id, u.slot
+    FROM kbsearch.kb_keyword_blocks AS b
+    CROSS JOIN LATERAL unnest(b.chunk_ids) WITH ORDINALITY AS u (chunk_id, slot)
+    WHERE NOT EXISTS (SELECT FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = b.org_id AND u.chunk_id = ANY (g.chunk_ids))
+),
+impacts AS (
+    SELECT c.org_id, i.lexeme, c.chunk_id << 12 | round(e.impact)::bigint AS entry
+    FROM kbsearch.kb_keyword_impacts AS i
+    CROSS JOIN LATERAL (
+        SELECT d.impact::float8, d.slot FROM unnest(i.dense::real []) WITH ORDINALITY AS d (impact, slot)
+        UNION ALL
+        SELECT split_part(s.element, ':', 2)::float8, split_part(s.element, ':', 1)::bigint
+        FROM string_to_table(split_part(substr(i.sparse::text, 2), '}', 1), ',') AS s (element)
+        WHERE s.element <> ''
+    ) AS e (impact, slot)
+    INNER JOIN clean AS c ON c.org_id = i.org_id AND c.block_no = i.block_no AND c.slot = e.slot
+    WHERE e.impact > 0
+),
+blocked AS (
+    SELECT w.org_id, w.lexeme, w.entry
+    FROM wanted AS w
+    INNER JOIN clean AS c ON c.org_id = w.org_id AND c.chunk_id = w.entry >> 12
+    WHERE EXISTS (SELECT FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = w.org_id AND i.lexeme = w.lexeme)
 )
 SELECT 'posting: is ' || coalesce(n.copies, 0) || ' times, must be ' || coalesce(w.copies, 0) || ' times',
     jsonb_build_object('org_id', coalesce(n.org_id, w.org_id), 'lexeme', coalesce(n.lexeme, w.lexeme), 'chunk_id', coalesce(n.entry, w.entry) >> 12,
@@ -38,6 +63,20 @@ SELECT 'posting: is ' || coalesce(n.copies, 0) || ' times, must be ' || coalesce
 FROM net AS n
 FULL JOIN wanted AS w ON w.org_id = n.org_id AND w.lexeme = n.lexeme AND w.entry = n.entry
 WHERE n.copies IS DISTINCT FROM w.copies
+UNION ALL
+SELECT CASE WHEN i.entry IS NULL THEN 'impact that a block lacks' ELSE 'impact of a block that is none' END,
+    jsonb_build_object('org_id', coalesce(i.org_id, b.org_id), 'lexeme', coalesce(i.lexeme, b.lexeme), 'chunk_id', coalesce(i.entry, b.entry) >> 12,
+        'impact', coalesce(i.entry, b.entry) & 4095)
+FROM impacts AS i
+FULL JOIN blocked AS b ON b.org_id = i.org_id AND b.lexeme = i.lexeme AND b.entry = i.entry
+WHERE i.entry IS NULL OR b.entry IS NULL
+UNION ALL
+SELECT 'chunk neither in a block nor changed', jsonb_build_object('org_id', c.org_id, 'chunk_id', c.id)
+FROM kbsearch.kb_article_chunks AS c
+WHERE
+    c.searchable AND EXISTS (SELECT FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = c.org_id)
+    AND NOT EXISTS (SELECT FROM clean AS k WHERE k.org_id = c.org_id AND k.chunk_id = c.id)
+    AND NOT EXISTS (SELECT FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = c.org_id AND c.id = ANY (g.chunk_ids))
 UNION ALL
 SELECT 'statistics: sums of an organisation', jsonb_build_object('org_id', coalesce(c.org_id, s.org_id), 'is', to_jsonb(s), 'must', to_jsonb(c))
 FROM counted AS c
@@ -49,6 +88,10 @@ FROM (
     SELECT DISTINCT p.org_id, 'kb_postings' AS relation FROM kbsearch.kb_postings AS p
     UNION ALL
     SELECT DISTINCT s.org_id, 'kb_corpus_stats' FROM kbsearch.kb_corpus_stats AS s
+    UNION ALL
+    SELECT DISTINCT b.org_id, 'kb_keyword_blocks' FROM kbsearch.kb_keyword_blocks AS b
+    UNION ALL
+    SELECT DISTINCT i.org_id, 'kb_keyword_impacts' FROM kbsearch.kb_keyword_impacts AS i
 ) AS g
 WHERE NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = g.org_id)
 UNION ALL

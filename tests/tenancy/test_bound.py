@@ -278,7 +278,7 @@ def test_the_load_is_what_the_tests_think(tenants: Tenants) -> None:
             rows: dict[int, int] = dict(
                 connection.execute(f"SELECT {key}, count(*) FROM kbsearch.{table} GROUP BY 1".encode()).fetchall()
             )
-            assert rows.get(A, 0) > 0 or table.startswith("kb_gold"), table
+            assert rows.get(A, 0) > 0 or table.startswith(("kb_gold", "kb_keyword")), table
             assert rows.get(A, 0) == rows.get(B, 0) or table in ("kb_postings", "kb_corpus_stats"), table
         assert (
             Database(tenants.dsn, connection).value(

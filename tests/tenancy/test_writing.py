@@ -149,7 +149,7 @@ def test_an_admin_maintains_what_it_is_bound_to(tenants: Tenants, say: Say) -> N
             assert say(connection, f"SELECT kbsearch.{function}(%s)", [A])[0] == "42501"
 
 
-DERIVED = ("kb_postings", "kb_corpus_stats")
+DERIVED = ("kb_postings", "kb_corpus_stats", "kb_keyword_blocks", "kb_keyword_impacts", "kb_keyword_changes")
 WRITES = (
     "INSERT INTO kbsearch.{table} DEFAULT VALUES",
     "UPDATE kbsearch.{table} SET org_id = org_id",

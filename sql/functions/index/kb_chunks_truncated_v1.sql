@@ -4,10 +4,10 @@ SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 BEGIN
     BEGIN
-        TRUNCATE kbsearch.kb_postings, kbsearch.kb_corpus_stats;
+        TRUNCATE kbsearch.kb_postings, kbsearch.kb_keyword_impacts, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_changes, kbsearch.kb_corpus_stats;
     EXCEPTION WHEN object_in_use THEN
         -- kb_corpus_stats is in the same TRUNCATE … CASCADE, and empty
-        TRUNCATE kbsearch.kb_postings;
+        TRUNCATE kbsearch.kb_postings, kbsearch.kb_keyword_impacts, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_changes;
     END;
     RETURN NULL;
 END

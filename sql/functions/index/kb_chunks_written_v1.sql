@@ -31,6 +31,13 @@ BEGIN
             -- a snapshot older than a change of reference_length fails here (40001) instead of writing entries of the old one
             PERFORM 1 FROM kbsearch.organizations AS o WHERE o.id = v_org_id FOR SHARE;
         END IF;
+        IF v_is_small AND TG_OP = 'UPDATE' THEN
+            PERFORM kbsearch.note_kb_changes_v1(
+                v_org_id, ARRAY(SELECT w.id FROM written AS w WHERE w.org_id = v_org_id UNION SELECT t.id FROM other AS t WHERE t.org_id = v_org_id)
+            );
+        ELSE
+            PERFORM kbsearch.note_kb_changes_v1(v_org_id, ARRAY(SELECT w.id FROM written AS w WHERE w.org_id = v_org_id));
+        END IF;
         IF v_is_small THEN
             IF TG_OP = 'UPDATE' THEN
                 SELECT array_agg(e.lexeme), array_agg(e.entry), array_agg(e.sign) INTO v_lexemes, v_entries, v_signs

@@ -12,6 +12,9 @@ BEGIN
         PERFORM set_config('kbsearch.acting_org_id', v_org_id::text, true);
         DELETE FROM kbsearch.kb_postings AS p WHERE p.org_id = v_org_id;
         DELETE FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = v_org_id;
+        DELETE FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = v_org_id;
+        DELETE FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = v_org_id;
+        DELETE FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = v_org_id;
     END LOOP;
     PERFORM set_config('kbsearch.acting_org_id', v_acting, true);
     RETURN NULL;

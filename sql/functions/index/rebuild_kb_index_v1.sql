@@ -6,6 +6,7 @@ SET jit = off
 AS $$
 DECLARE
     v_segment bigint;
+    v_known bigint[];
     v_rows bigint;
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
@@ -18,6 +19,7 @@ BEGIN
                 HINT = 'Rebuild, or change reference_length, in a statement of its own.';
     END IF;
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'maintenance'));
+    v_known := ARRAY(SELECT g.segment_id FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id);
     v_segment := nextval('kbsearch.kb_segment_seq');
     WITH removed AS (
         DELETE FROM kbsearch.kb_postings AS p WHERE p.org_id = p_org_id
@@ -61,6 +63,9 @@ BEGIN
         HAVING count(*) > 0
     )
     SELECT count(*) INTO v_rows FROM posted;
+    IF EXISTS (SELECT FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id) THEN
+        PERFORM kbsearch.build_kb_keyword_blocks_v1(p_org_id, v_known);
+    END IF;
     RETURN v_rows;
 END
 $$;

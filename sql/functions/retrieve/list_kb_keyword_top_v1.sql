@@ -1,6 +1,7 @@
 -- MaxScore (Turtle and Flood 1995) with a threshold guessed from a sample: the score of the last place among the chunks of some ranges of ids. Words whose
 -- highest impacts together stay well below it are only looked up, for chunks that the other words bring far enough. A threshold too high shows afterwards:
 -- fewer chunks reach it than asked for. Then all is read, as where there is little to read.
+-- Before that, the vectors of kb_keyword_blocks are asked, which large organisations have.
 -- Settings: sums by hash, whatever the planner thinks of the number of rows.
 CREATE FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text [], p_weights double precision [], p_counts_terms boolean, p_limit bigint)
 RETURNS TABLE (chunk_id bigint, raw double precision)
@@ -60,6 +61,13 @@ BEGIN
         ORDER BY raw DESC, chunk_id ASC
         LIMIT p_limit;
         RETURN;
+    END IF;
+    IF NOT p_counts_terms THEN
+        RETURN QUERY
+        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count, p_limit) AS t;
+        IF FOUND THEN
+            RETURN;
+        END IF;
     END IF;
 
     -- of a sample: what the last place has, rather less than more

@@ -31,7 +31,8 @@ BEGIN
         'EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch',
         'SELECT ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds, kbsearch.kb_builtin_profiles, kbsearch.kb_ranking_profiles, '
         || 'kbsearch.kb_builtin_policies, kbsearch.kb_arbitration_policies, kbsearch.kb_articles, kbsearch.kb_article_chunks, kbsearch.kb_article_embeddings, '
-        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
+        || 'kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_impacts, kbsearch.kb_keyword_changes, '
+        || 'kbsearch.kb_cursor_keys',
         -- stored rankings: the columns that are named are there to be locked
         'SELECT, INSERT, DELETE, UPDATE (expires_at) ON kbsearch.kb_search_snapshots',
         'SELECT, INSERT ON kbsearch.kb_search_snapshot_blocks'
@@ -47,7 +48,8 @@ BEGIN
     ] ELSE '{}' END
     || CASE WHEN p_right = 'admin' THEN ARRAY[
         'INSERT, UPDATE, DELETE ON kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_source_kinds',
-        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_cursor_keys',
+        'INSERT, DELETE ON kbsearch.kb_postings, kbsearch.kb_corpus_stats, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_impacts, '
+        || 'kbsearch.kb_keyword_changes, kbsearch.kb_cursor_keys',
         'USAGE ON SEQUENCE kbsearch.kb_segment_seq'
     ] ELSE '{}' END
     LOOP

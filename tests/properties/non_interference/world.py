@@ -67,6 +67,7 @@ ACTIONS: dict[str, LiteralString] = {
     "policy of another name": "SELECT kbsearch.create_kb_arbitration_policy_v1(%(org)s, 'foreign', p_top_k => 1)",
     "pin": "UPDATE kbsearch.organizations SET ranking_profile = 'keyword@1' WHERE id = %(org)s",
     "compact": "SELECT kbsearch.compact_kb_postings_v1(%(org)s)",
+    "keyword blocks": "SELECT kbsearch.build_kb_keyword_blocks_v1(%(org)s, kbsearch.begin_kb_keyword_blocks_v1(%(org)s, 1))",
     "rebuild": "SELECT kbsearch.rebuild_kb_index_v1(%(org)s)",
     "calibrate": "SELECT kbsearch.calibrate_kb_corpus_v1(%(org)s)",
     "reanalyse": "SELECT kbsearch.reanalyze_kb_chunks_v1(%(org)s)",

@@ -1,0 +1,67 @@
+-- Sums of float4, so near the exact ones only: at most a millionth apart for each lexeme. The place of each 1 in a block's bits is where
+-- the pieces between them end.
+CREATE FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text [], p_weights double precision [], p_step integer, p_rank bigint)
+RETURNS TABLE (chunk_ids bigint [], threshold double precision)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH sums AS MATERIALIZED (
+        SELECT i.block_no, sum(coalesce(i.dense, i.sparse::vector (1900)) * w.weights) AS raws
+        FROM (
+            SELECT u.lexeme, array_fill(u.weight::real, ARRAY[1900])::vector (1900) AS weights
+            FROM unnest(p_lexemes, p_weights) AS u (lexeme, weight)
+            OFFSET 0
+        ) AS w
+        INNER JOIN kbsearch.kb_keyword_impacts AS i ON i.lexeme = w.lexeme
+        WHERE i.org_id = p_org_id AND i.lexeme = ANY (p_lexemes)
+        GROUP BY i.block_no
+    ),
+    level AS MATERIALIZED (
+        SELECT coalesce(
+            (
+                SELECT u.raw
+                FROM (SELECT unnest(s.raws::real []) AS raw FROM sums AS s WHERE s.block_no % p_step = 0) AS u
+                ORDER BY raw DESC
+                OFFSET p_rank
+                LIMIT 1
+            ), 0
+        ) AS raw
+    ),
+    hits AS (
+        SELECT p.block_no, array_agg(p.slot) AS slots
+        FROM (
+            SELECT
+                b.block_no, sum(length(t.piece) + 1) OVER (PARTITION BY b.block_no ORDER BY t.n)::integer AS slot
+            FROM (
+                SELECT q.block_no, q.bits::text AS bits
+                FROM (
+                    SELECT s.block_no, binary_quantize(s.raws - l.raws) AS bits
+                    FROM sums AS s
+                    CROSS JOIN (SELECT array_fill(v.raw, ARRAY[1900])::vector (1900) AS raws FROM level AS v OFFSET 0) AS l
+                    OFFSET 0
+                ) AS q
+                WHERE bit_count(q.bits) > 0
+            ) AS b
+            CROSS JOIN LATERAL string_to_table(b.bits, '1') WITH ORDINALITY AS t (piece, n)
+        ) AS p
+        WHERE p.slot <= 1900
+        GROUP BY p.block_no
+    )
+    SELECT
+        (
+            SELECT array_agg(f.chunk_id)
+            FROM (
+                SELECT d.chunk_ids[unnest(d.slots)] AS chunk_id
+                FROM (
+                    SELECT h.slots, b.chunk_ids || '{}'::bigint [] AS chunk_ids  -- detoasts once
+                    FROM hits AS h
+                    INNER JOIN kbsearch.kb_keyword_blocks AS b ON b.block_no = h.block_no
+                    WHERE b.org_id = p_org_id
+                    OFFSET 0
+                ) AS d
+            ) AS f
+        ),
+        v.raw
+    FROM level AS v;
+END;
+COMMENT ON FUNCTION kbsearch.list_kb_block_hits_v1(bigint, text [], double precision [], integer, bigint) IS
+'By the blocks, the chunks whose sum of weight * impact of the lexemes is above a threshold: what is at place p_rank + 1 among the chunks of every p_step-th block.';

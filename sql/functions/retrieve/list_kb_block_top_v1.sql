@@ -1,0 +1,66 @@
+-- A chunk outside of the candidates has none of the other lexemes, is unchanged, and its sum of float4 is at most the threshold. So the first places are
+-- certain where the last of them is above it by more than what sums of 500 float4 can be wrong.
+CREATE FUNCTION kbsearch.list_kb_block_top_v1(
+    p_org_id bigint, p_lexemes text [], p_weights double precision [], p_entry_count bigint, p_limit bigint
+) RETURNS TABLE (chunk_id bigint, raw double precision)
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, kbsearch, pg_temp
+SET plan_cache_mode = force_generic_plan
+SET work_mem = '64MB'
+SET jit = off
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET enable_hashjoin = on
+SET enable_hashagg = on
+SET enable_sort = off
+SET enable_nestloop = on
+SET enable_mergejoin = off
+SET enable_memoize = off
+SET max_parallel_workers_per_gather = 0
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_block_count CONSTANT bigint := (SELECT count(*) FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id);
+    v_step CONSTANT integer := greatest(1, least(v_block_count / 3, p_limit / 24));  -- some 24 of the sample are among the first p_limit
+    v_split record;
+    v_hits record;
+    v_candidates bigint[];
+    v_chunk_ids bigint[];
+    v_raws double precision[];
+BEGIN
+    -- a vector costs what some seventy entries do
+    IF p_entry_count < 20000 + v_block_count * (200 + 70 * cardinality(p_lexemes)) THEN
+        RETURN;
+    END IF;
+    v_split := kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights);
+    IF v_split.lexemes IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT h.chunk_ids, h.threshold INTO v_hits
+    FROM kbsearch.list_kb_block_hits_v1(
+        p_org_id, v_split.lexemes, v_split.weights, v_step, 1 + ceil(1.5 * p_limit * ((v_block_count - 1) / v_step + 1) / v_block_count)::bigint
+    ) AS h;
+    IF v_hits.threshold <= 0 OR cardinality(v_hits.chunk_ids) > 2000 + 5 * p_limit THEN
+        RETURN;
+    END IF;
+    v_candidates := ARRAY(
+        SELECT u.id FROM unnest(v_hits.chunk_ids) AS u (id)
+        UNION
+        SELECT u.id FROM unnest(v_split.changed_ids) AS u (id)
+        UNION
+        SELECT m.chunk_id FROM kbsearch.match_kb_keyword_v1(p_org_id, v_split.other_lexemes, v_split.other_weights, false) AS m
+    );
+    SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
+    FROM (
+        SELECT l.chunk_id, l.raw
+        FROM kbsearch.look_up_kb_keyword_v1(p_org_id, p_lexemes, p_weights, false, v_candidates) AS l
+        ORDER BY raw DESC, chunk_id ASC
+        LIMIT p_limit
+    ) AS f;
+    IF cardinality(v_chunk_ids) = p_limit AND v_raws[p_limit] > v_hits.threshold * 1.0001 THEN
+        RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.list_kb_block_top_v1(bigint, text [], double precision [], bigint, bigint) IS
+'The rows of list_kb_keyword_top_v1 by the blocks of kb_keyword_blocks; no rows where they are of no use or not certain. p_entry_count: entries of the lexemes.';

@@ -1,0 +1,161 @@
+"""The first places by the vectors of a large organisation's frequent words are those that reading every entry gives, whatever was written since."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.properties.test_keyword_top import ALL, FREQUENCIES, LARGEST_ID, QUESTIONS, TOP, VOCABULARY, Words, arguments
+
+CHUNKS = 6_000
+BLOCK = 1_900
+BY_BLOCKS = "SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(%(org_id)s, %(lexemes)s, %(weights)s, 1000000000, %(limit)s) AS t"
+LOOKED_UP = """
+    SELECT m.chunk_id, m.raw FROM kbsearch.look_up_kb_blocked_v1(%(org_id)s, %(lexemes)s, %(weights)s, %(chunk_ids)s) AS m
+    ORDER BY m.chunk_id
+"""
+RARE = [f"rare{number}" for number in range(20)]
+"""Each in fewer than one of 200 chunks, so that they are in no vector."""
+
+
+def build(connection: psycopg.Connection[Any], org_id: int) -> None:
+    """What compact_kb_postings_v1 does in an organisation of 20,000 chunks."""
+    with connection.transaction():
+        row = connection.execute("SELECT kbsearch.begin_kb_keyword_blocks_v1(%s, 1)", [org_id]).fetchone()
+        assert row is not None
+        connection.execute("SELECT kbsearch.compact_kb_postings_v1(%s)", [org_id])
+        connection.execute("SELECT kbsearch.build_kb_keyword_blocks_v1(%s, %s)", [org_id, row[0]])
+
+
+def text(chance: random.Random) -> str:
+    words = chance.choices(VOCABULARY, cum_weights=FREQUENCIES, k=chance.randint(1, 60))
+    return " ".join([*words, *([chance.choice(RARE)] if chance.random() < 0.05 else [])])
+
+
+@pytest.fixture(scope="module", params=["as built", "written since"])
+def words(shared_database: str, request: pytest.FixtureRequest) -> Iterator[Words]:
+    chance = random.Random(2)
+    with psycopg.connect(shared_database, autocommit=True) as connection:
+        row = connection.execute(
+            "INSERT INTO kbsearch.organizations (name, reference_length) VALUES ('blocks', 1) RETURNING id"
+        ).fetchone()
+        assert row is not None
+        made = Words(connection, row[0])
+        connection.execute(
+            "INSERT INTO kbsearch.kb_articles (org_id, id, title, published) SELECT %s, n, '', n %% 50 <> 0 FROM generate_series(1, %s) AS n",
+            [made.org_id, CHUNKS],
+        )
+        # the larger ids lie far apart; some chunks are so long that a word's impact in them is 0
+        ids = [n if n < CHUNKS // 2 else n * (LARGEST_ID // CHUNKS) for n in range(1, CHUNKS + 1)]
+        texts = [text(chance) if n % 1000 else " ".join(["fff"] * 15_000 + VOCABULARY) for n in range(CHUNKS)]
+        connection.execute(
+            """INSERT INTO kbsearch.kb_article_chunks (org_id, id, article_id, content)
+            SELECT %s, c.id, c.n, c.content FROM unnest(%s::bigint[], %s::text[]) WITH ORDINALITY AS c (id, content, n)""",
+            [made.org_id, ids, texts],
+        )
+        build(connection, made.org_id)
+        if request.param != "as built":
+            write(connection, made.org_id, chance)
+        yield made
+        connection.execute("DELETE FROM kbsearch.organizations WHERE id = %s", [made.org_id])
+
+
+def write(connection: psycopg.Connection[Any], org_id: int, chance: random.Random) -> None:
+    """Every kind of change: of one chunk and of many, to more and to fewer words, published and not, new and gone."""
+    chunks = "kbsearch.kb_article_chunks"
+    for statement in (
+        f"UPDATE {chunks} SET content = content || ' word0 word7 rare3' WHERE org_id = %s AND id %% 40 = 0",
+        f"UPDATE {chunks} SET content = 'word1 word2' WHERE org_id = %s AND id %% 97 = 5",
+        f"UPDATE {chunks} SET content = 'word3' WHERE org_id = %s AND id = 77",
+        f"DELETE FROM {chunks} WHERE org_id = %s AND id %% 61 = 3",
+        f"DELETE FROM {chunks} WHERE org_id = %s AND id = 78",
+        "UPDATE kbsearch.kb_articles SET published = NOT published WHERE org_id = %s AND id %% 50 < 2",
+        "UPDATE kbsearch.kb_articles SET published = false WHERE org_id = %s AND id = 80",
+    ):
+        connection.execute(statement.encode(), [org_id])
+    for number in range(300):
+        connection.execute(
+            "INSERT INTO kbsearch.kb_article_chunks (org_id, id, article_id, content) VALUES (%s, %s, %s, %s)",
+            [org_id, 100_000 + number, 1 + number, text(chance)],
+        )
+
+
+def test_they_are_what_the_test_thinks(words: Words) -> None:
+    found = words.connection.execute(
+        """SELECT (SELECT count(*) FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = %(org)s),
+            count(DISTINCT i.lexeme), count(i.dense), count(i.sparse), count(*) FILTER (WHERE i.lexeme LIKE 'rare%%'),
+            count(*) FILTER (WHERE i.sparse::text LIKE '%%:0.25%%')
+        FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = %(org)s""",
+        {"org": words.org_id},
+    ).fetchone()
+    assert found is not None
+    blocks, lexemes, dense, sparse, rare, zeros = found
+    assert blocks == -(-(CHUNKS - CHUNKS // 50) // BLOCK)
+    assert lexemes >= len(VOCABULARY)
+    assert dense > 0
+    assert sparse > 0
+    assert rare == 0
+    assert zeros > 0
+
+
+ASKED = st.tuples(QUESTIONS, st.lists(st.sampled_from(RARE), max_size=2, unique=True))
+
+
+def asked(question: dict[str, Any], rare: list[str]) -> dict[str, Any]:
+    given_words = arguments(question)
+    return {
+        "lexemes": [*given_words["lexemes"], *rare],
+        "weights": [*given_words["weights"], *[3e10] * len(rare)],
+        "counts_terms": False,
+    }
+
+
+def test_the_first_places_are_those_of_all(words: Words) -> None:
+    certain = [0, 0]
+
+    @settings(max_examples=120)
+    @given(drawn=ASKED)
+    def run(drawn: tuple[dict[str, Any], list[str]]) -> None:
+        question = asked(*drawn)
+        found = words.rows(BY_BLOCKS, **question, limit=drawn[0]["limit"])
+        certain[bool(found)] += 1
+        everything = words.rows(ALL, **question, limit=drawn[0]["limit"])
+        assert found in ([], everything)
+        assert words.rows(TOP, **question, limit=drawn[0]["limit"]) == everything
+
+    run()
+    assert certain[True] > 0.3 * sum(certain), "the blocks are hardly ever certain"
+
+
+@settings(max_examples=60)
+@given(drawn=ASKED, seed=st.integers(0, 1000))
+def test_given_chunks_have_their_rows(words: Words, drawn: tuple[dict[str, Any], list[str]], seed: int) -> None:
+    question = asked(*drawn)
+    everything = sorted(words.rows(ALL, **question, limit=10**9))
+    chance = random.Random(seed)
+    wanted = {
+        *chance.sample(range(1, CHUNKS), 500),
+        *(row[0] for row in chance.sample(everything, min(400, len(everything)))),
+    }
+    assert words.rows(LOOKED_UP, **question, chunk_ids=list(wanted)) == [row for row in everything if row[0] in wanted]
+    assert words.rows(LOOKED_UP, **question, chunk_ids=[]) == []
+
+
+def test_many_equal_chunks_are_left_to_the_postings(words: Words) -> None:
+    """A tie longer than the candidates: ids decide, which sums know nothing of."""
+    with words.connection.transaction(force_rollback=True):
+        words.connection.execute(
+            """INSERT INTO kbsearch.kb_article_chunks (org_id, id, article_id, content)
+            SELECT %s, 200000 + n, 1, 'word0 word1 word2' FROM generate_series(1, 1500) AS n""",
+            [words.org_id],
+        )
+        build(words.connection, words.org_id)
+        question = {"lexemes": ["word0", "word1", "word2"], "weights": [1e10] * 3, "counts_terms": False}
+        everything = words.rows(ALL, **question, limit=100)
+        assert words.rows(BY_BLOCKS, **question, limit=100) in ([], everything)
