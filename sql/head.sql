@@ -4741,7 +4741,9 @@ CREATE FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[]
                            WHERE (b.org_id = list_kb_block_hits_v1.p_org_id)
                           OFFSET 0) d) f) AS array_agg,
      v.raw
-    FROM level v;
+    FROM level v
+   WHERE (EXISTS ( SELECT
+            FROM sums));
 END;
 
 -- Name: FUNCTION list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_step integer, p_rank bigint); Type: COMMENT; Schema: kbsearch; Owner: -
@@ -4780,7 +4782,7 @@ BEGIN
     IF p_entry_count < 20000 + v_block_count * (200 + 70 * cardinality(p_lexemes)) THEN
         RETURN;
     END IF;
-    v_split := kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights);
+    SELECT s.lexemes, s.weights, s.other_lexemes, s.other_weights, s.changed_ids INTO v_split FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
     IF v_split.lexemes IS NULL THEN
         RETURN;
     END IF;
@@ -5697,7 +5699,7 @@ DECLARE
     v_blocked record;
     v_changed_ids bigint[];
 BEGIN
-    v_blocked := kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights);
+    SELECT s.lexemes, s.weights, s.other_lexemes, s.other_weights, s.changed_ids INTO v_blocked FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
     IF v_blocked.lexemes IS NULL THEN
         RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_postings_v1(p_org_id, p_lexemes, p_weights, false, p_chunk_ids) AS l;
         RETURN;
@@ -8163,7 +8165,7 @@ Errors: KBORG, KBSEC (the key is too short or too long; p_keep).';
 
 -- Name: split_kb_lexemes_v1(bigint, text[], double precision[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], OUT lexemes text[], OUT weights double precision[], OUT other_lexemes text[], OUT other_weights double precision[], OUT changed_ids bigint[]) RETURNS record
+CREATE FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[]) RETURNS TABLE(lexemes text[], weights double precision[], other_lexemes text[], other_weights double precision[], changed_ids bigint[])
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -8189,15 +8191,19 @@ BEGIN
             EXISTS (SELECT FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id AND i.lexeme = u.lexeme OFFSET 0) AS is_blocked
         FROM unnest(p_lexemes, p_weights) AS u (lexeme, weight)
     ) AS w;
+    IF lexemes IS NULL THEN
+        RETURN;
+    END IF;
     changed_ids := ARRAY(
         SELECT unnest(g.chunk_ids) FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id
     );
+    RETURN NEXT;
 END
 $$;
 
--- Name: FUNCTION split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], OUT lexemes text[], OUT weights double precision[], OUT other_lexemes text[], OUT other_weights double precision[], OUT changed_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], OUT lexemes text[], OUT weights double precision[], OUT other_lexemes text[], OUT other_weights double precision[], OUT changed_ids bigint[]) IS 'The lexemes and their weights that stand in kb_keyword_impacts, the others, and the chunks that the blocks say nothing of; lexemes is NULL where the blocks are of no use: there are none, over 2,000 chunks have been written since they were made, or there are over 500 lexemes.';
+COMMENT ON FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[]) IS 'The lexemes and their weights that stand in kb_keyword_impacts, the others, and the chunks that the blocks say nothing of; no row where the blocks are of no use: they have none of the lexemes, over 2,000 chunks have been written since they were made, or there are over 500 lexemes.';
 
 -- Name: store_kb_cached_vectors_v1(bigint, bigint, bigint[], bigint[], bytea[], bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 

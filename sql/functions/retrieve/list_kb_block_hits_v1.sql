@@ -21,8 +21,8 @@ BEGIN ATOMIC
                 SELECT u.raw
                 FROM (SELECT unnest(s.raws::real []) AS raw FROM sums AS s WHERE s.block_no % p_step = 0) AS u
                 ORDER BY raw DESC
-                OFFSET p_rank
                 LIMIT 1
+                OFFSET p_rank
             ), 0
         ) AS raw
     ),
@@ -61,7 +61,8 @@ BEGIN ATOMIC
             ) AS f
         ),
         v.raw
-    FROM level AS v;
+    FROM level AS v
+    WHERE EXISTS (SELECT FROM sums);
 END;
 COMMENT ON FUNCTION kbsearch.list_kb_block_hits_v1(bigint, text [], double precision [], integer, bigint) IS
 'By the blocks, the chunks whose sum of weight * impact of the lexemes is above a threshold: what is at place p_rank + 1 among the chunks of every p_step-th block.';

@@ -32,7 +32,7 @@ BEGIN
     IF p_entry_count < 20000 + v_block_count * (200 + 70 * cardinality(p_lexemes)) THEN
         RETURN;
     END IF;
-    v_split := kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights);
+    SELECT s.lexemes, s.weights, s.other_lexemes, s.other_weights, s.changed_ids INTO v_split FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
     IF v_split.lexemes IS NULL THEN
         RETURN;
     END IF;

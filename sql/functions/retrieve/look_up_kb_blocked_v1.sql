@@ -20,7 +20,7 @@ DECLARE
     v_blocked record;
     v_changed_ids bigint[];
 BEGIN
-    v_blocked := kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights);
+    SELECT s.lexemes, s.weights, s.other_lexemes, s.other_weights, s.changed_ids INTO v_blocked FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
     IF v_blocked.lexemes IS NULL THEN
         RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_postings_v1(p_org_id, p_lexemes, p_weights, false, p_chunk_ids) AS l;
         RETURN;

@@ -1,7 +1,6 @@
 CREATE FUNCTION kbsearch.split_kb_lexemes_v1(
-    p_org_id bigint, p_lexemes text [], p_weights double precision [],
-    OUT lexemes text [], OUT weights double precision [], OUT other_lexemes text [], OUT other_weights double precision [], OUT changed_ids bigint []
-)
+    p_org_id bigint, p_lexemes text [], p_weights double precision []
+) RETURNS TABLE (lexemes text [], weights double precision [], other_lexemes text [], other_weights double precision [], changed_ids bigint [])
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
 SET plan_cache_mode = force_generic_plan
@@ -27,10 +26,14 @@ BEGIN
             EXISTS (SELECT FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id AND i.lexeme = u.lexeme OFFSET 0) AS is_blocked
         FROM unnest(p_lexemes, p_weights) AS u (lexeme, weight)
     ) AS w;
+    IF lexemes IS NULL THEN
+        RETURN;
+    END IF;
     changed_ids := ARRAY(
         SELECT unnest(g.chunk_ids) FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id
     );
+    RETURN NEXT;
 END
 $$;
 COMMENT ON FUNCTION kbsearch.split_kb_lexemes_v1(bigint, text [], double precision []) IS
-'The lexemes and their weights that stand in kb_keyword_impacts, the others, and the chunks that the blocks say nothing of; lexemes is NULL where the blocks are of no use: there are none, over 2,000 chunks have been written since they were made, or there are over 500 lexemes.';
+'The lexemes and their weights that stand in kb_keyword_impacts, the others, and the chunks that the blocks say nothing of; no row where the blocks are of no use: they have none of the lexemes, over 2,000 chunks have been written since they were made, or there are over 500 lexemes.';
