@@ -79,7 +79,8 @@ class SpaceError(KBSearchError):
 class LimitError(KBSearchError):
     """KBLIM: `p_limit` is not 0 … 1000, `p_offset` is negative or NULL, `p_expires_in` is not over 0 and at most a day.
 
-    In Python also what is no such number, a timeout and `consistency`.
+    Or it is over what a question of so many words in so many languages can have: cursors of a page are 64 MiB at most. In Python also what is no such
+    number, a timeout and `consistency`.
     """
 
     default_sqlstate = "KBLIM"

@@ -2034,7 +2034,7 @@ BEGIN
             'words', to_jsonb(v_words),
             'unknown_words', coalesce((
                 -- of the language that knows most of them
-                SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0 AND split_part(q.lexeme, chr(31), 1) <> ALL (v_words)), '{}'))
+                SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0 AND split_part(q.lexeme, chr(31), 1) NOT IN (SELECT w.word FROM unnest(v_words) AS w (word))), '{}'))
                 FROM unnest(p_plan.lexemes, p_plan.document_frequencies) AS q (lexeme, document_frequency)
                 GROUP BY substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31)))
                 ORDER BY count(*) FILTER (WHERE q.document_frequency > 0) DESC, substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31))) COLLATE "C" ASC
@@ -2616,7 +2616,10 @@ BEGIN
         p.tied_with > 0,
         p.tied_article_ids,
         kbsearch.say_kb_place_v1(p.vector_rank, p.vector_part, p.keyword_rank, p.keyword_part, p.matches, p.other_chunk_count, p.tied_with),
-        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id, v_pads)
+        CASE
+            WHEN (clock_timestamp() > v_plan.deadline) IS NOT TRUE OR kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer') IS NULL
+                THEN kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id, v_pads)
+        END
     FROM parts AS p
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = p.kind
@@ -2695,6 +2698,8 @@ DECLARE
     v_prefix text;
     v_keys CONSTANT bytea[] := kbsearch.list_kb_cursor_keys_v1(p_org_id);
     v_pads CONSTANT bytea := v_keys[1];
+    v_budget CONSTANT integer := kbsearch.get_kb_budget_v1();
+    v_deadline CONSTANT timestamptz := CASE WHEN v_budget > 0 THEN clock_timestamp() + make_interval(secs => v_budget / 1000.0) END;
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
@@ -2758,7 +2763,7 @@ BEGIN
             p.keyword_score / 1e9::double precision AS keyword_score,
             p.tied_with,
             p.tied_with > 0 AS settled_by_identity,
-            kbsearch.seal_kb_cursor_v1(v_prefix || p.place, v_pads) AS cursor
+            CASE WHEN (clock_timestamp() > v_deadline) IS NOT TRUE OR kbsearch.refuse_kb_overtime_v1(v_budget, 'answer') IS NULL THEN kbsearch.seal_kb_cursor_v1(v_prefix || p.place, v_pads) END AS cursor
         FROM (
             SELECT b.block * 100::bigint + e.n AS place, e.article_id, e.chunk_id, e.score, e.similarity, e.keyword_score, e.tied_with
             FROM kbsearch.kb_search_snapshot_blocks AS b
@@ -2779,6 +2784,9 @@ BEGIN
         LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind
         WHERE p.place > v_from AND p.place <= v_until
     ) AS r;
+    IF clock_timestamp() > v_deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_budget, 'answer');
+    END IF;
     RETURN jsonb_build_object(
         'items', v_items,
         'gone', v_until - v_from - v_shown,
@@ -2827,7 +2835,7 @@ function_version: Its version, 1.
 verdict: Reserved for arbitration; null.
 legs: As search_kb_hybrid_page_v1 has it, of the time of the ranking.
 
-Errors: KBORG, KBLIM, KBSNP, KBCUR.';
+Errors: KBORG, KBLIM, KBSNP, KBCUR, KBTMO.';
 
 -- Name: find_kb_ann_index_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3507,6 +3515,28 @@ END;
 
 COMMENT ON FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision) IS 'Every chunk that a leg found, scored in billionths: round(max(0, similarity in millionths) * p_vector_unit) + round(raw * p_keyword_unit). A leg that takes no part adds nothing.';
 
+-- Name: get_kb_budget_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.get_kb_budget_v1() RETURNS integer
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $_$
+DECLARE
+    v_budget CONSTANT text := coalesce(nullif(current_setting('kbsearch.search_budget_ms', true), ''), '10000');
+BEGIN
+    IF v_budget !~ '^[0-9]{1,9}$' THEN
+        RAISE EXCEPTION 'kbsearch.search_budget_ms is %, expected 0 to 999999999', quote_literal(v_budget)
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('setting', 'kbsearch.search_budget_ms', 'given', v_budget, 'minimum', 0, 'maximum', 999999999)::text,
+                HINT = 'SET kbsearch.search_budget_ms to a number of milliseconds; 0 is no budget.';
+    END IF;
+    RETURN v_budget;
+END
+$_$;
+
+-- Name: FUNCTION get_kb_budget_v1(); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.get_kb_budget_v1() IS 'The milliseconds that a call may take, as kbsearch.search_budget_ms has them, 10000 where it is not set; 0: any number. KBLIM where that is no such number.';
+
 -- Name: get_kb_source_v1(bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.get_kb_source_v1(p_org_id bigint, p_article_id bigint, p_chunk_id bigint DEFAULT NULL::bigint) RETURNS TABLE(article_id bigint, chunk_id bigint, chunk_no integer, heading text, content text, kind text, title text, external_ref text, source_uri text, metadata jsonb)
@@ -3780,9 +3810,10 @@ BEGIN
         FROM (
             SELECT
                 CASE WHEN v_fields = v_runs AND cardinality(v_runs) > 1 THEN a.field ELSE dense_rank() OVER (ORDER BY a.n) END AS run,
-                a.part, char_length(a.form) AS size, a.lexeme, l.lexeme IS NOT NULL AS is_hit
+                a.part, char_length(a.form) AS size, a.lexeme,
+                -- they are thousands where the question is long: put into a hash once
+                (a.lexeme || p_tag) COLLATE "C" IN (SELECT g.lexeme FROM unnest(p_lexemes) AS g (lexeme)) AS is_hit
             FROM kbsearch.analyze_kb_text_v1(v_fields, p_language) AS a
-            LEFT JOIN (SELECT DISTINCT g.lexeme COLLATE "C" AS lexeme FROM unnest(p_lexemes) AS g (lexeme)) AS l ON l.lexeme = a.lexeme || p_tag
         ) AS w;
         EXIT WHEN v_run_count = cardinality(v_runs) OR v_fields = v_runs OR v_runs IS NULL;
         v_fields := v_runs;
@@ -5157,9 +5188,10 @@ DECLARE
     v_chunk_counts CONSTANT bigint[] := p_plan.chunk_counts;
     v_known_lexemes CONSTANT text[] := CASE WHEN p_plan.uses_keyword THEN p_plan.known_lexemes ELSE '{}' END;
     v_term_weights CONSTANT double precision[] := p_plan.term_weights;
+    v_deadline CONSTANT timestamptz := p_plan.deadline;
     v_reference_length integer;
 BEGIN
-    IF clock_timestamp() > p_plan.deadline THEN
+    IF clock_timestamp() > v_deadline THEN
         PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'explanation');
     END IF;
     SELECT o.reference_length INTO v_reference_length FROM kbsearch.organizations AS o WHERE o.id = v_org_id;
@@ -5179,7 +5211,7 @@ BEGIN
     SELECT
         m.chunk_id,
         jsonb_agg(
-            jsonb_build_object(
+            CASE WHEN (clock_timestamp() > v_deadline) IS NOT TRUE OR kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'explanation') IS NULL THEN jsonb_build_object(
                 'lexeme', split_part(m.lexeme, chr(31), 1),
                 'language', m.language,
                 'document_frequency', m.document_frequency,
@@ -5188,7 +5220,7 @@ BEGIN
                 'impact', m.impact,
                 'share', m.weight,
                 'contribution', m.weight * CASE WHEN v_counts_terms THEN 1 ELSE m.impact END
-            ) ORDER BY m.lexeme COLLATE "C"
+            ) END ORDER BY m.lexeme COLLATE "C"
         )
     FROM (
         SELECT
@@ -5199,6 +5231,7 @@ BEGIN
         INNER JOIN terms AS k ON k.lexeme = t.lexeme
         OFFSET 0
     ) AS m
+    WHERE (clock_timestamp() > v_deadline) IS NOT TRUE OR kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'explanation') IS NULL
     GROUP BY m.chunk_id;
 END
 $$;
@@ -5385,6 +5418,23 @@ $$;
 
 COMMENT ON FUNCTION kbsearch.rank_kb_articles_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'The articles of a search in its total order (score descending, article id ascending), those after (p_after_score, p_after_article_id) and p_offset more. score: billionths; similarity: millionths; tied_with: other candidates of the same score, also those that a quota cut or that stand on other pages; total: articles in the whole result; decision, manifest: of an arbitration that this call has done.';
 
+-- Name: refuse_kb_overtime_v1(integer, text); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.refuse_kb_overtime_v1(p_budget integer, p_stage text) RETURNS void
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the search is over its budget of % ms, before its %', p_budget, p_stage
+        USING ERRCODE = 'KBTMO', DETAIL = jsonb_build_object('budget_ms', p_budget, 'stage', p_stage)::text,
+            HINT = 'Ask with fewer words or for fewer rows, or later; or give searches more time: SET kbsearch.search_budget_ms, in milliseconds, 0 for no budget.';
+END
+$$;
+
+-- Name: FUNCTION refuse_kb_overtime_v1(p_budget integer, p_stage text); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.refuse_kb_overtime_v1(p_budget integer, p_stage text) IS 'Ends a search whose time is up: KBTMO. p_budget: milliseconds; p_stage: what would have been next: analysis, words, phrases, filters, window, ranking, explanation, answer.';
+
 -- Name: seal_kb_cursor_v1(text, bytea); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.seal_kb_cursor_v1(p_payload text, p_pads bytea DEFAULT NULL::bytea) RETURNS text
@@ -5547,7 +5597,10 @@ CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_em
      (round(((r.raw * ('1000000000'::numeric)::double precision) / (list_kb_results_v1.p_plan).keyword_bound)) / ('1000000000'::numeric)::double precision),
      r.tied_with,
      (r.tied_with > 0),
-     kbsearch.seal_kb_cursor_v1((((((((list_kb_results_v1.p_plan).cursor_prefix || ' '::text) || COALESCE(r.decision, (list_kb_results_v1.p_plan).cursor_legs)) || ' '::text) || r.score) || ' '::text) || r.article_id), s.pads) AS seal_kb_cursor_v1,
+         CASE
+             WHEN (((clock_timestamp() > (list_kb_results_v1.p_plan).deadline) IS NOT TRUE) OR (kbsearch.refuse_kb_overtime_v1((list_kb_results_v1.p_plan).budget, 'answer'::text) IS NULL)) THEN kbsearch.seal_kb_cursor_v1((((((((list_kb_results_v1.p_plan).cursor_prefix || ' '::text) || COALESCE(r.decision, (list_kb_results_v1.p_plan).cursor_legs)) || ' '::text) || r.score) || ' '::text) || r.article_id), s.pads)
+             ELSE NULL::text
+         END AS "case",
      r.total,
      r.decision,
      r.manifest
@@ -6437,7 +6490,6 @@ CREATE FUNCTION kbsearch.prepare_kb_search_v1(p_org_id bigint, p_query_text text
     AS $_$
 DECLARE
     v_plan kbsearch.kb_search_plan;
-    v_budget CONSTANT text := coalesce(nullif(current_setting('kbsearch.search_budget_ms', true), ''), '10000');
     v_entries numeric;
     v_reference_length integer;
     v_named regconfig;
@@ -6459,12 +6511,7 @@ DECLARE
     v_window integer;
 BEGIN
     -- budget
-    IF v_budget !~ '^[0-9]{1,9}$' THEN
-        RAISE EXCEPTION 'kbsearch.search_budget_ms is %, expected 0 to 999999999', quote_literal(v_budget)
-            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('setting', 'kbsearch.search_budget_ms', 'given', v_budget, 'minimum', 0, 'maximum', 999999999)::text,
-                HINT = 'SET kbsearch.search_budget_ms to a number of milliseconds; 0 is no budget.';
-    END IF;
-    v_plan.budget := v_budget;
+    v_plan.budget := kbsearch.get_kb_budget_v1();
     v_plan.deadline := CASE WHEN v_plan.budget > 0 THEN clock_timestamp() + make_interval(secs => v_plan.budget / 1000.0) END;
 
     -- organisation
@@ -6658,7 +6705,7 @@ BEGIN
             WHEN
                 v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
                 OR v_parts[4] !~ '^[0-9a-f]{32}(/[1-9][0-9]{0,3}/([0-9a-f]{16}|-))?$'
-                OR v_parts[5] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[6] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
+                OR v_parts[5] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[6] !~ '^(([0-9]{1,9}:)?[0-9]{1,18}(,([0-9]{1,9}:)?[0-9]{1,18})*)?$'
                 OR v_parts[7] !~ '^[v-][k-](:[a-z_]{1,40}:[01](\.[0-9]{1,6})?:[0-9a-f]{64})?$' OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
@@ -6676,9 +6723,14 @@ BEGIN
         v_plan.uses_vector := v_parts[7] LIKE 'v%';
         v_plan.uses_keyword := v_parts[7] LIKE '_k%';
         v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts) AS c (chunk_count));
-        SELECT coalesce(array_agg(coalesce(split_part(f.pair, ':', 2)::bigint, 0) ORDER BY q.n), '{}') INTO v_plan.document_frequencies
+        SELECT coalesce(array_agg(coalesce(f.document_frequency, 0) ORDER BY q.n), '{}') INTO v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
-        LEFT JOIN string_to_table(v_parts[6], ',') AS f (pair) ON split_part(f.pair, ':', 1) = q.n::text;
+        LEFT JOIN (
+            SELECT
+                p.n + max(CASE WHEN strpos(p.pair, ':') > 0 THEN split_part(p.pair, ':', 1)::bigint - p.n ELSE 0 END) OVER (ORDER BY p.n) AS n,
+                split_part(p.pair, ':', -1)::bigint AS document_frequency
+            FROM string_to_table(v_parts[6], ',') WITH ORDINALITY AS p (pair, n)
+        ) AS f ON f.n = q.n;
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
     ELSE
@@ -6758,11 +6810,21 @@ BEGIN
             WHERE c.n = 1 OR c.chunk_count > 0
         ),
         (
-            SELECT coalesce(string_agg(f.n || ':' || f.document_frequency, ',' ORDER BY f.n), '')
-            FROM unnest(v_plan.document_frequencies) WITH ORDINALITY AS f (document_frequency, n)
-            WHERE f.document_frequency > 0
+            -- a number is of the word behind the one before it, unless it names another
+            SELECT coalesce(string_agg(CASE WHEN f.n > f.last_n + 1 THEN f.n || ':' ELSE '' END || f.document_frequency, ',' ORDER BY f.n), '')
+            FROM (
+                SELECT d.n, d.document_frequency, lag(d.n, 1, 0::bigint) OVER (ORDER BY d.n) AS last_n
+                FROM unnest(v_plan.document_frequencies) WITH ORDINALITY AS d (document_frequency, n)
+                WHERE d.document_frequency > 0
+            ) AS f
         )
     );
+    IF p_limit * octet_length(v_plan.cursor_prefix) > 50331648 THEN
+        -- each row has a cursor, so they are gigabytes for questions of thousands of words in many languages; in base64 this is 64 MiB
+        RAISE EXCEPTION 'p_limit is %, at most % rows of so many words in so many languages have a cursor', p_limit, 50331648 / octet_length(v_plan.cursor_prefix)
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_limit', 'given', p_limit, 'minimum', 0, 'maximum', 50331648 / octet_length(v_plan.cursor_prefix), 'words', cardinality(v_plan.known_lexemes))::text,
+                HINT = 'Ask for fewer articles at a time and walk on with the cursor of the last one; or with fewer words, or in one language (p_language).';
+    END IF;
     v_plan.cursor_legs := CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END;
     v_plan.highlight := p_highlight;
     IF v_plan.fusion = 'arbitrate' AND p_cursor IS NOT NULL THEN
@@ -7321,23 +7383,6 @@ p_org_id: The organisation.
 Returns: the number of posting rows.
 
 Errors: KBORG; KBIDX inside a statement that writes chunks.';
-
--- Name: refuse_kb_overtime_v1(integer, text); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.refuse_kb_overtime_v1(p_budget integer, p_stage text) RETURNS void
-    LANGUAGE plpgsql STABLE PARALLEL SAFE
-    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
-    AS $$
-BEGIN
-    RAISE EXCEPTION 'the search is over its budget of % ms, before its %', p_budget, p_stage
-        USING ERRCODE = 'KBTMO', DETAIL = jsonb_build_object('budget_ms', p_budget, 'stage', p_stage)::text,
-            HINT = 'Ask with fewer words or for fewer rows, or later; or give searches more time: SET kbsearch.search_budget_ms, in milliseconds, 0 for no budget.';
-END
-$$;
-
--- Name: FUNCTION refuse_kb_overtime_v1(p_budget integer, p_stage text); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.refuse_kb_overtime_v1(p_budget integer, p_stage text) IS 'Ends a search whose time is up: KBTMO. p_budget: milliseconds; p_stage: what would have been next: analysis, words, phrases, filters, window, ranking, explanation, answer.';
 
 -- Name: reserve_kb_articles_v1(bigint, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 

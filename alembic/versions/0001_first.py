@@ -28,6 +28,7 @@ FILES = [
     "functions/text/highlight_kb_text_v1.sql",
     "functions/text/name_kb_language_v1.sql",
     "functions/text/parse_kb_query_v1.sql",
+    "functions/search/get_kb_budget_v1.sql",
     "functions/search/refuse_kb_overtime_v1.sql",
     "functions/text/analyze_kb_question_v1.sql",
     "functions/index/bm25_impact_v1.sql",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import psycopg
@@ -112,7 +113,8 @@ def test_a_question_that_no_machine_reads_in_time_is_refused_before_it_is_read(
     (cursor,) = connection.execute(ask, [org_id, None]).fetchone() or ("",)
     (payload,) = connection.execute("SELECT kbsearch.open_kb_cursor_v1(%s)", [cursor]).fetchone() or ("",)
     parts = payload.split(" ")
-    parts[5] = "1:500000001"
+    assert parts[5] == "100"
+    parts[5] = "500000001"
     (edited,) = connection.execute("SELECT kbsearch.seal_kb_cursor_v1(%s)", [" ".join(parts)]).fetchone() or ("",)
     with pytest.raises(psycopg.Error) as caught:
         connection.execute(ask, [org_id, edited])
@@ -125,3 +127,82 @@ def test_a_question_that_no_machine_reads_in_time_is_refused_before_it_is_read(
     }
     budget(connection, "0")
     assert connection.execute(ask, [org_id, edited]).fetchone() is not None
+
+
+ROWS = {
+    "rows of a search": "SELECT count(s.excerpt_html) FROM kbsearch.search_kb_hybrid_v1(%s, %s, p_limit => 1000, p_highlight => true) AS s",
+    "a page": "SELECT length(kbsearch.search_kb_hybrid_page_v1(%s, %s, p_limit => 1000, p_highlight => true)::text)",
+    "a page of a stored ranking": "SELECT length(kbsearch.fetch_kb_page_v1(%s, %s, 1000, p_highlight => true)::text)",
+}
+
+
+@pytest.fixture
+def long_org_id(connection: Connection) -> int:
+    """Chunks that take milliseconds to highlight."""
+    row = connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('long') RETURNING id").fetchone()
+    assert row is not None
+    load(connection, int(row[0]), 100, 1500)
+    return int(row[0])
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_the_clock_is_looked_at_between_rows(connection: Connection, long_org_id: int, rows: str) -> None:
+    """What is over its budget while its rows are written ends then, not after the last: by three tries, as others use the machine, too."""
+    asked: Any = "word part one"
+    if "fetch" in ROWS[rows]:
+        (asked,) = connection.execute(
+            "SELECT s.snapshot FROM kbsearch.open_kb_search_v1(%s, 'word part one') AS s", [long_org_id]
+        ).fetchone() or (None,)
+    taken = []
+    for _ in range(3):
+        budget(connection, "0")
+        started = time.monotonic()
+        connection.execute(ROWS[rows], [long_org_id, asked])
+        whole = time.monotonic() - started
+        budget(connection, str(round(whole * 100)))
+        started = time.monotonic()
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute(ROWS[rows], [long_org_id, asked])
+        assert caught.value.sqlstate == "KBTMO"
+        taken.append((time.monotonic() - started) / whole)
+        if taken[-1] < 0.5:
+            return
+    raise AssertionError(f"over a tenth of its time, ended after these parts of it: {taken}")
+
+
+def test_the_clock_is_looked_at_between_words_that_are_explained(connection: Connection, long_org_id: int) -> None:
+    """Thousands of words of a hundred chunks: it is over in the middle of the explanation, or while rows are written, and long before all are."""
+    question = " ".join(f"w{number}x{n}" for number in range(4) for n in range(1000))
+    explain = "SELECT length(s::text) FROM kbsearch.explain_kb_search_v1(%s, %s, p_limit => 1000) AS s"
+    connection.execute("UPDATE kbsearch.kb_article_chunks SET content = %s WHERE org_id = %s", [question, long_org_id])
+    taken = []
+    for _ in range(3):
+        budget(connection, "0")
+        started = time.monotonic()
+        connection.execute(
+            "SELECT count(*) FROM kbsearch.search_kb_hybrid_v1(%s, %s, p_limit => 0) AS s", [long_org_id, question]
+        )
+        before = time.monotonic() - started
+        started = time.monotonic()
+        connection.execute(explain, [long_org_id, question])
+        whole = time.monotonic() - started
+        budget(connection, str(round((before + (whole - before) / 5) * 1000)))
+        started = time.monotonic()
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute(explain, [long_org_id, question])
+        assert caught.value.sqlstate == "KBTMO"
+        taken.append((time.monotonic() - started - before) / (whole - before))
+        if taken[-1] < 0.6:
+            return
+    raise AssertionError(f"over a fifth of its time, ended after these parts of it: {taken}")
+
+
+@pytest.mark.parametrize("given", ["ten", "-1"])
+def test_a_stored_ranking_is_read_within_a_budget_that_is_one(connection: Connection, org_id: int, given: str) -> None:
+    (snapshot,) = connection.execute(
+        "SELECT s.snapshot FROM kbsearch.open_kb_search_v1(%s, 'word') AS s", [org_id]
+    ).fetchone() or (None,)
+    budget(connection, given)
+    with pytest.raises(psycopg.Error) as caught:
+        connection.execute("SELECT kbsearch.fetch_kb_page_v1(%s, %s)", [org_id, snapshot])
+    assert caught.value.sqlstate == "KBLIM"

@@ -71,6 +71,37 @@ def test_limits_of_a_search(
     assert any(name.startswith(("maximum", "given")) for name in json.loads(refused.value.diag.message_detail or "{}"))
 
 
+def test_limits_of_a_page_by_its_cursors(connection: Connection) -> None:
+    """Each cursor has the statistics of all words: as many rows as have 64 MiB of them, and pages of these sizes are the ranking."""
+    (made,) = connection.execute(
+        "INSERT INTO kbsearch.organizations (name) VALUES ('many') RETURNING id"
+    ).fetchone() or (0,)
+    connection.execute("SET kbsearch.search_budget_ms = 0")
+    question = " ".join(f"{number:x}q" for number in range(4096, 4096 + 5461))
+    for language in (None, "simple", "danish", "dutch", "finnish"):
+        connection.execute(
+            "SELECT kbsearch.upsert_kb_article_v1(%s, %s, 'word', %s, p_language => %s)",
+            [made, str(language), question, language],
+        )
+    calls = {
+        function: f"SELECT s.article_id, s.cursor FROM kbsearch.{function}({made}, %s, p_limit => %s, p_cursor => %s) AS s".encode()
+        for function in ("search_kb_hybrid_v1", "explain_kb_search_v1")
+    }
+    for call in calls.values():
+        with pytest.raises(psycopg.Error) as refused:
+            connection.execute(call, [question, 1000, None])
+        assert refused.value.sqlstate == "KBLIM"
+        detail = json.loads(refused.value.diag.message_detail or "{}")
+        with pytest.raises(psycopg.Error) as refused:
+            connection.execute(call, [question, detail["maximum"] + 1, None])
+        assert json.loads(refused.value.diag.message_detail or "{}") == {**detail, "given": detail["maximum"] + 1}
+        ranking = connection.execute(call, [question, detail["maximum"], None]).fetchall()
+        assert len(ranking) == 5
+        assert 0.9 * 2**26 < detail["maximum"] * len(ranking[0][1]) <= 1.01 * 2**26
+        assert connection.execute(call, [question, detail["maximum"], ranking[1][1]]).fetchall() == ranking[2:]
+    connection.execute(b"SELECT kbsearch.open_kb_search_v1(%d, %%s)" % made, [question])
+
+
 ARTICLE = {
     "metadata's size": ("p_metadata => %s::jsonb", lambda over: sized(262144 + over), "KBART"),
     "metadata's depth": ("p_metadata => %s::jsonb", lambda over: nested(64 + over), "KBART"),

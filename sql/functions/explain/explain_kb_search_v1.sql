@@ -100,7 +100,10 @@ BEGIN
         p.tied_with > 0,
         p.tied_article_ids,
         kbsearch.say_kb_place_v1(p.vector_rank, p.vector_part, p.keyword_rank, p.keyword_part, p.matches, p.other_chunk_count, p.tied_with),
-        kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id, v_pads)
+        CASE
+            WHEN (clock_timestamp() > v_plan.deadline) IS NOT TRUE OR kbsearch.refuse_kb_overtime_v1(v_plan.budget, 'answer') IS NULL
+                THEN kbsearch.seal_kb_cursor_v1(v_plan.cursor_prefix || ' ' || v_plan.cursor_legs || ' ' || p.score || ' ' || p.article_id, v_pads)
+        END
     FROM parts AS p
     INNER JOIN kbsearch.kb_articles AS a ON a.org_id = p_org_id AND a.id = p.article_id
     LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = p.kind

@@ -1,3 +1,4 @@
+-- The clock is looked at for each word, for there can be millions.
 -- All chunks at once: the words of a long question are thousands, and are put into a hash once. The settings are those of rank_kb_articles_v1.
 CREATE FUNCTION kbsearch.list_kb_matches_v1(p_plan kbsearch.kb_search_plan, p_chunk_ids bigint [])
 RETURNS TABLE (chunk_id bigint, matches jsonb)
@@ -24,9 +25,10 @@ DECLARE
     v_chunk_counts CONSTANT bigint[] := p_plan.chunk_counts;
     v_known_lexemes CONSTANT text[] := CASE WHEN p_plan.uses_keyword THEN p_plan.known_lexemes ELSE '{}' END;
     v_term_weights CONSTANT double precision[] := p_plan.term_weights;
+    v_deadline CONSTANT timestamptz := p_plan.deadline;
     v_reference_length integer;
 BEGIN
-    IF clock_timestamp() > p_plan.deadline THEN
+    IF clock_timestamp() > v_deadline THEN
         PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'explanation');
     END IF;
     SELECT o.reference_length INTO v_reference_length FROM kbsearch.organizations AS o WHERE o.id = v_org_id;
@@ -46,7 +48,7 @@ BEGIN
     SELECT
         m.chunk_id,
         jsonb_agg(
-            jsonb_build_object(
+            CASE WHEN (clock_timestamp() > v_deadline) IS NOT TRUE OR kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'explanation') IS NULL THEN jsonb_build_object(
                 'lexeme', split_part(m.lexeme, chr(31), 1),
                 'language', m.language,
                 'document_frequency', m.document_frequency,
@@ -55,7 +57,7 @@ BEGIN
                 'impact', m.impact,
                 'share', m.weight,
                 'contribution', m.weight * CASE WHEN v_counts_terms THEN 1 ELSE m.impact END
-            ) ORDER BY m.lexeme COLLATE "C"
+            ) END ORDER BY m.lexeme COLLATE "C"
         )
     FROM (
         SELECT
@@ -66,6 +68,7 @@ BEGIN
         INNER JOIN terms AS k ON k.lexeme = t.lexeme
         OFFSET 0
     ) AS m
+    WHERE (clock_timestamp() > v_deadline) IS NOT TRUE OR kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'explanation') IS NULL
     GROUP BY m.chunk_id;
 END
 $$;

@@ -28,7 +28,7 @@ BEGIN
             'words', to_jsonb(v_words),
             'unknown_words', coalesce((
                 -- of the language that knows most of them
-                SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0 AND split_part(q.lexeme, chr(31), 1) <> ALL (v_words)), '{}'))
+                SELECT to_jsonb(coalesce(array_agg(split_part(q.lexeme, chr(31), 1) ORDER BY q.lexeme) FILTER (WHERE q.document_frequency = 0 AND split_part(q.lexeme, chr(31), 1) NOT IN (SELECT w.word FROM unnest(v_words) AS w (word))), '{}'))
                 FROM unnest(p_plan.lexemes, p_plan.document_frequencies) AS q (lexeme, document_frequency)
                 GROUP BY substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31)))
                 ORDER BY count(*) FILTER (WHERE q.document_frequency > 0) DESC, substr(q.lexeme, strpos(q.lexeme || chr(31), chr(31))) COLLATE "C" ASC

@@ -1,3 +1,4 @@
+-- The clock is looked at for each row, where its cursor is made: of a long question cursors and highlights are most of the work.
 CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_embedding vector)
 RETURNS TABLE (
     place bigint, article_id bigint, score double precision, chunk_id bigint, kind text, title text, excerpt text, excerpt_html text, inspectable boolean,
@@ -27,7 +28,10 @@ BEGIN ATOMIC
         round(r.raw * 1e9::double precision / (p_plan).keyword_bound) / 1e9::double precision,
         r.tied_with,
         r.tied_with > 0,
-        kbsearch.seal_kb_cursor_v1((p_plan).cursor_prefix || ' ' || coalesce(r.decision, (p_plan).cursor_legs) || ' ' || r.score || ' ' || r.article_id, s.pads),
+        CASE
+            WHEN (clock_timestamp() > (p_plan).deadline) IS NOT TRUE OR kbsearch.refuse_kb_overtime_v1((p_plan).budget, 'answer') IS NULL
+                THEN kbsearch.seal_kb_cursor_v1((p_plan).cursor_prefix || ' ' || coalesce(r.decision, (p_plan).cursor_legs) || ' ' || r.score || ' ' || r.article_id, s.pads)
+        END,
         r.total,
         r.decision,
         r.manifest

@@ -1,5 +1,5 @@
 -- Everything that a search decides before it ranks. Errors are raised here, in this order: budget, organisation, limit and offset, filters, profile, question,
--- space and embedding, nothing to search with, cursor.
+-- space and embedding, nothing to search with, cursor, rows for which it would be too long.
 -- The question is analysed in every language in use (weigh_kb_terms_v1 says how they are scored).
 CREATE FUNCTION kbsearch.prepare_kb_search_v1(
     p_org_id bigint, p_query_text text, p_query_embedding vector, p_limit bigint, p_offset bigint, p_cursor text, p_kinds text [], p_kind_quota jsonb,
@@ -14,7 +14,6 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_plan kbsearch.kb_search_plan;
-    v_budget CONSTANT text := coalesce(nullif(current_setting('kbsearch.search_budget_ms', true), ''), '10000');
     v_entries numeric;
     v_reference_length integer;
     v_named regconfig;
@@ -36,12 +35,7 @@ DECLARE
     v_window integer;
 BEGIN
     -- budget
-    IF v_budget !~ '^[0-9]{1,9}$' THEN
-        RAISE EXCEPTION 'kbsearch.search_budget_ms is %, expected 0 to 999999999', quote_literal(v_budget)
-            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('setting', 'kbsearch.search_budget_ms', 'given', v_budget, 'minimum', 0, 'maximum', 999999999)::text,
-                HINT = 'SET kbsearch.search_budget_ms to a number of milliseconds; 0 is no budget.';
-    END IF;
-    v_plan.budget := v_budget;
+    v_plan.budget := kbsearch.get_kb_budget_v1();
     v_plan.deadline := CASE WHEN v_plan.budget > 0 THEN clock_timestamp() + make_interval(secs => v_plan.budget / 1000.0) END;
 
     -- organisation
@@ -235,7 +229,7 @@ BEGIN
             WHEN
                 v_payload IS NULL OR cardinality(v_parts) <> 9 OR array_position(v_plan.configurations, NULL) IS NOT NULL
                 OR v_parts[4] !~ '^[0-9a-f]{32}(/[1-9][0-9]{0,3}/([0-9a-f]{16}|-))?$'
-                OR v_parts[5] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[6] !~ '^([0-9]{1,6}:[0-9]{1,18}(,[0-9]{1,6}:[0-9]{1,18})*)?$'
+                OR v_parts[5] !~ '^[0-9]{1,18}(,([0-9a-f]{2})+:[0-9]{1,18})*$' OR v_parts[6] !~ '^(([0-9]{1,9}:)?[0-9]{1,18}(,([0-9]{1,9}:)?[0-9]{1,18})*)?$'
                 OR v_parts[7] !~ '^[v-][k-](:[a-z_]{1,40}:[01](\.[0-9]{1,6})?:[0-9a-f]{64})?$' OR v_parts[8] !~ '^-?[0-9]{1,18}$' OR v_parts[9] !~ '^[0-9]{1,18}$'
                 THEN 'damaged'
             WHEN v_parts[1] <> '1' THEN 'of another function version'
@@ -253,9 +247,14 @@ BEGIN
         v_plan.uses_vector := v_parts[7] LIKE 'v%';
         v_plan.uses_keyword := v_parts[7] LIKE '_k%';
         v_plan.chunk_total := (SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts) AS c (chunk_count));
-        SELECT coalesce(array_agg(coalesce(split_part(f.pair, ':', 2)::bigint, 0) ORDER BY q.n), '{}') INTO v_plan.document_frequencies
+        SELECT coalesce(array_agg(coalesce(f.document_frequency, 0) ORDER BY q.n), '{}') INTO v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
-        LEFT JOIN string_to_table(v_parts[6], ',') AS f (pair) ON split_part(f.pair, ':', 1) = q.n::text;
+        LEFT JOIN (
+            SELECT
+                p.n + max(CASE WHEN strpos(p.pair, ':') > 0 THEN split_part(p.pair, ':', 1)::bigint - p.n ELSE 0 END) OVER (ORDER BY p.n) AS n,
+                split_part(p.pair, ':', -1)::bigint AS document_frequency
+            FROM string_to_table(v_parts[6], ',') WITH ORDINALITY AS p (pair, n)
+        ) AS f ON f.n = q.n;
         v_plan.after_score := v_parts[8]::bigint;
         v_plan.after_article_id := v_parts[9]::bigint;
     ELSE
@@ -335,11 +334,21 @@ BEGIN
             WHERE c.n = 1 OR c.chunk_count > 0
         ),
         (
-            SELECT coalesce(string_agg(f.n || ':' || f.document_frequency, ',' ORDER BY f.n), '')
-            FROM unnest(v_plan.document_frequencies) WITH ORDINALITY AS f (document_frequency, n)
-            WHERE f.document_frequency > 0
+            -- a number is of the word behind the one before it, unless it names another
+            SELECT coalesce(string_agg(CASE WHEN f.n > f.last_n + 1 THEN f.n || ':' ELSE '' END || f.document_frequency, ',' ORDER BY f.n), '')
+            FROM (
+                SELECT d.n, d.document_frequency, lag(d.n, 1, 0::bigint) OVER (ORDER BY d.n) AS last_n
+                FROM unnest(v_plan.document_frequencies) WITH ORDINALITY AS d (document_frequency, n)
+                WHERE d.document_frequency > 0
+            ) AS f
         )
     );
+    IF p_limit * octet_length(v_plan.cursor_prefix) > 50331648 THEN
+        -- each row has a cursor, so they are gigabytes for questions of thousands of words in many languages; in base64 this is 64 MiB
+        RAISE EXCEPTION 'p_limit is %, at most % rows of so many words in so many languages have a cursor', p_limit, 50331648 / octet_length(v_plan.cursor_prefix)
+            USING ERRCODE = 'KBLIM', DETAIL = jsonb_build_object('argument', 'p_limit', 'given', p_limit, 'minimum', 0, 'maximum', 50331648 / octet_length(v_plan.cursor_prefix), 'words', cardinality(v_plan.known_lexemes))::text,
+                HINT = 'Ask for fewer articles at a time and walk on with the cursor of the last one; or with fewer words, or in one language (p_language).';
+    END IF;
     v_plan.cursor_legs := CASE WHEN v_plan.uses_vector THEN 'v' ELSE '-' END || CASE WHEN v_plan.uses_keyword THEN 'k' ELSE '-' END;
     v_plan.highlight := p_highlight;
     IF v_plan.fusion = 'arbitrate' AND p_cursor IS NOT NULL THEN

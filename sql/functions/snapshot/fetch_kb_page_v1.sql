@@ -19,6 +19,8 @@ DECLARE
     v_prefix text;
     v_keys CONSTANT bytea[] := kbsearch.list_kb_cursor_keys_v1(p_org_id);
     v_pads CONSTANT bytea := v_keys[1];
+    v_budget CONSTANT integer := kbsearch.get_kb_budget_v1();
+    v_deadline CONSTANT timestamptz := CASE WHEN v_budget > 0 THEN clock_timestamp() + make_interval(secs => v_budget / 1000.0) END;
 BEGIN
     IF p_org_id IS NULL OR NOT EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id) THEN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
@@ -82,7 +84,7 @@ BEGIN
             p.keyword_score / 1e9::double precision AS keyword_score,
             p.tied_with,
             p.tied_with > 0 AS settled_by_identity,
-            kbsearch.seal_kb_cursor_v1(v_prefix || p.place, v_pads) AS cursor
+            CASE WHEN (clock_timestamp() > v_deadline) IS NOT TRUE OR kbsearch.refuse_kb_overtime_v1(v_budget, 'answer') IS NULL THEN kbsearch.seal_kb_cursor_v1(v_prefix || p.place, v_pads) END AS cursor
         FROM (
             SELECT b.block * 100::bigint + e.n AS place, e.article_id, e.chunk_id, e.score, e.similarity, e.keyword_score, e.tied_with
             FROM kbsearch.kb_search_snapshot_blocks AS b
@@ -103,6 +105,9 @@ BEGIN
         LEFT JOIN kbsearch.kb_source_kinds AS k ON k.kind = a.kind
         WHERE p.place > v_from AND p.place <= v_until
     ) AS r;
+    IF clock_timestamp() > v_deadline THEN
+        PERFORM kbsearch.refuse_kb_overtime_v1(v_budget, 'answer');
+    END IF;
     RETURN jsonb_build_object(
         'items', v_items,
         'gone', v_until - v_from - v_shown,
@@ -149,4 +154,4 @@ function_version: Its version, 1.
 verdict: Reserved for arbitration; null.
 legs: As search_kb_hybrid_page_v1 has it, of the time of the ranking.
 
-Errors: KBORG, KBLIM, KBSNP, KBCUR.';
+Errors: KBORG, KBLIM, KBSNP, KBCUR, KBTMO.';

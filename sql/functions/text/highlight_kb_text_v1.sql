@@ -46,9 +46,10 @@ BEGIN
         FROM (
             SELECT
                 CASE WHEN v_fields = v_runs AND cardinality(v_runs) > 1 THEN a.field ELSE dense_rank() OVER (ORDER BY a.n) END AS run,
-                a.part, char_length(a.form) AS size, a.lexeme, l.lexeme IS NOT NULL AS is_hit
+                a.part, char_length(a.form) AS size, a.lexeme,
+                -- they are thousands where the question is long: put into a hash once
+                (a.lexeme || p_tag) COLLATE "C" IN (SELECT g.lexeme FROM unnest(p_lexemes) AS g (lexeme)) AS is_hit
             FROM kbsearch.analyze_kb_text_v1(v_fields, p_language) AS a
-            LEFT JOIN (SELECT DISTINCT g.lexeme COLLATE "C" AS lexeme FROM unnest(p_lexemes) AS g (lexeme)) AS l ON l.lexeme = a.lexeme || p_tag
         ) AS w;
         EXIT WHEN v_run_count = cardinality(v_runs) OR v_fields = v_runs OR v_runs IS NULL;
         v_fields := v_runs;
