@@ -24,6 +24,8 @@ BUDGET = 5.0
 """Seconds of processor time that a call may take of the server, whatever comes of it, and the time budget of searches by the clock."""
 HASTE = 10
 """Of so many calls one has a budget of a few milliseconds, which it may be over."""
+HURRY = 9
+"""Of so many calls one has a statement_timeout of some milliseconds, which may end it anywhere."""
 PATIENCE = 60.0
 """Seconds after which statement_timeout ends it, which is a fault, too: other work on the machine does not make it that slow."""
 
@@ -207,6 +209,9 @@ class Fuzzer:
         self._calls += 1
         if self._calls % HASTE == 0:
             self.connection.execute(f"SET LOCAL kbsearch.search_budget_ms = {1 + self._calls // HASTE % 8}")
+        hurried = self._calls % HURRY == 0
+        if hurried:
+            self.connection.execute(f"SET LOCAL statement_timeout = {1 + self._calls // HURRY % 13}")
         try:
             arguments, is_edited = self._resolve(call)
             rows = self._execute(function, arguments)
@@ -217,6 +222,10 @@ class Fuzzer:
             if getattr(error, "sqlstate", None) is None:
                 return "driver"
             return self._refused(call, function, error)
+        except psycopg.errors.QueryCanceled as error:
+            if not hurried or "statement timeout" not in str(error):
+                raise FaultError(f"{call!r}: {error}") from error
+            return "57014"
         except psycopg.Error as error:
             return self._refused(call, function, error)
         finally:
@@ -284,6 +293,12 @@ class Fuzzer:
             and self._execute(function, arguments) != rows
         ):
             raise FaultError(f"{call!r}: the same call gave another answer")
+        is_of_the_first = str(arguments.get("p_org_id")).strip() == str(self.world.org_id)
+        if is_of_the_first and (
+            arguments.get("p_cursor") in self.world.other_cursors
+            or (arguments.get("p_snapshot") == self.world.other_snapshot and rows != ["false"])
+        ):
+            raise FaultError(f"{call!r}: a cursor or stored ranking of another organisation gave {rows!r}"[:2000])
         if call.function not in PAGED:
             return
         answers = [json.loads(row) for row in rows if row]
@@ -291,7 +306,7 @@ class Fuzzer:
         places = [(-item["score"], item["article_id"]) for item in items if "score" in item]
         if places != sorted(set(places)):
             raise FaultError(f"{call!r}: not in the total order, or twice: {places}")
-        if str(arguments["p_org_id"]).strip() == str(self.world.org_id):
+        if is_of_the_first:
             strangers = {item["article_id"] for item in items} - self.world.published_ids
             if strangers:
                 raise FaultError(f"{call!r}: {strangers} are not to be found")

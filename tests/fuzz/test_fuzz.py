@@ -29,6 +29,7 @@ def test_every_public_function_answers_or_raises_what_is_documented(
     assert fuzzer.tally.outcomes["answered"] >= 0.3 * fuzzer.tally.calls
     assert fuzzer.tally.outcomes["KBCUR"] > 0
     assert fuzzer.tally.outcomes["KBTMO"] > 0
+    assert fuzzer.tally.outcomes["57014"] > 0
 
 
 def test_a_cursor_edited_in_any_byte_is_refused(fuzzer: Fuzzer) -> None:
@@ -90,6 +91,42 @@ def test_a_planted_fault_is_found(fuzzer: Fuzzer, body: str, monkeypatch: pytest
             monkeypatch.setattr(fuzzer, "_answers", 0)
             with pytest.raises(FaultError):
                 fuzzer.call(Call("planted_v1", {"p_org_id": "7"}))
+        finally:
+            connection.execute("DROP FUNCTION kbsearch.planted_v1")
+            fuzzer.reconnect()
+
+
+def test_rows_for_what_is_another_organisations_are_a_fault(fuzzer: Fuzzer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that answers whatever cursor or stored ranking it is given; ours refuse both."""
+    world = fuzzer.world
+    strange = [("p_cursor", cursor) for cursor in world.other_cursors] + [("p_snapshot", world.other_snapshot)]
+    fetched = Call("fetch_kb_page_v1", {"p_org_id": str(world.org_id), "p_snapshot": world.other_snapshot})
+    before = fuzzer.tally.outcomes["KBSNP"]
+    fuzzer.call(fetched)
+    assert fuzzer.tally.outcomes["KBSNP"] == before + 1
+    with psycopg.connect(fuzzer.dsn, autocommit=True) as connection:
+        connection.execute(
+            """CREATE FUNCTION kbsearch.planted_v1(p_org_id bigint, p_cursor text DEFAULT NULL, p_snapshot uuid DEFAULT NULL) RETURNS text
+            LANGUAGE plpgsql STABLE AS $$BEGIN RETURN 'x'; END$$;
+            COMMENT ON FUNCTION kbsearch.planted_v1 IS
+            'x
+
+Arguments:
+p_org_id: x
+p_cursor: x
+p_snapshot: x
+
+Returns: x
+
+Errors: none.'"""
+        )
+        try:
+            found = {one.name: one for one in read_functions(connection) if one.public and one.arguments}
+            monkeypatch.setattr(fuzzer, "functions", found)
+            for name, value in strange:
+                with pytest.raises(FaultError, match="of another organisation"):
+                    fuzzer.call(Call("planted_v1", {"p_org_id": str(world.org_id), name: value}))
+                fuzzer.call(Call("planted_v1", {"p_org_id": str(world.other_id), name: value}))
         finally:
             connection.execute("DROP FUNCTION kbsearch.planted_v1")
             fuzzer.reconnect()

@@ -62,6 +62,8 @@ NUMBERS_IN_JSON = [
         "1e30",
         "999999999",
         "1000000000",
+        "1e131000",
+        "-1e-16000",
     ),
     *(str(2**63), str(-(2**63) - 1), "1" + "0" * 400),
 ]
@@ -73,6 +75,10 @@ INTERVALS = [
     "178000000 years",
     "infinity",
     "-infinity",
+    "-178000000 years",
+    "1 day -1 microsecond",
+    "9223372036854775807 microseconds",
+    "P1Y2M3DT4H5M6S",
     "1 month",
     "x",
     "",
@@ -236,13 +242,38 @@ WHOLE_LISTS: st.SearchStrategy[Value] = st.one_of(
     st.lists(st.none() | st.sampled_from(["1", "2", "3", "0", "-1", str(2**63 - 1)]), max_size=6),
     st.lists(WHOLE_NUMBERS, max_size=3),
     st.sampled_from([100, 2000]).map(lambda count: [str(number) for number in range(count)]),
-    st.sampled_from(["{}", "{{1,2},{3,4}}", "[5:6]={1,2}", "{1,,2}", "x", "{NULL}"]),
+    st.sampled_from(
+        [
+            "{}",
+            "{{1,2},{3,4}}",
+            "[5:6]={1,2}",
+            "[0:0]={1}",
+            "[-2147483648:-2147483647]={1,2}",
+            "{1,,2}",
+            "x",
+            "{NULL}",
+            "{{{{{{1}}}}}}",
+            "{{1},{NULL}}",
+        ]
+    ),
 )
 TEXT_LISTS: st.SearchStrategy[Value] = st.one_of(
     st.lists(st.none() | TEXTS, max_size=3),
     st.lists(st.sampled_from(["faq", "ref-1", "", "*"]), max_size=5),
     st.sampled_from([["x"] * 1001, [f"r{number}" for number in range(3000)]]).map(list),
-    st.sampled_from(["{}", "{{a,b},{c,d}}", "[5:6]={a,b}", "{a", "{NULL}"]),
+    st.sampled_from(
+        [
+            "{}",
+            "{{a,b},{c,d}}",
+            "[5:6]={a,b}",
+            "[0:1]={faq,faq}",
+            "[2147483646:2147483646]={faq}",
+            "{{faq}}",
+            "{{NULL}}",
+            "{a",
+            "{NULL}",
+        ]
+    ),
 )
 
 WILD: Mapping[str, st.SearchStrategy[Value]] = {
@@ -338,7 +369,7 @@ def calls_of(function: Function, world: World) -> st.SearchStrategy[Call]:
                 arguments[name] = draw(_odd(name, by_name[name].type, wild[name], good[name], optional))
             elif name == "p_cursor":
                 if draw(st.integers(0, 3)) == 3:
-                    arguments[name] = draw(CURSORS)
+                    arguments[name] = draw(CURSORS | st.sampled_from(world.cursors))
             elif name not in optional or draw(st.integers(0, 3)) == 3:
                 arguments[name] = draw(good[name])
         return Call(function.name, arguments)

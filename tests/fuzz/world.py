@@ -40,6 +40,9 @@ class World:
         other_id: another, whose articles nobody may see who names the first.
         article_ids: articles of the first.
         published_ids: those of them that can be found.
+        cursors: sound ones of searches and of stored rankings, of both organisations.
+        other_cursors: those of them that are of the other organisation.
+        other_snapshot: a stored ranking of the other organisation.
         samples: sound values of arguments as text (lists for arrays), by the argument's name or by `function.argument`.
     """
 
@@ -47,6 +50,9 @@ class World:
     other_id: int
     article_ids: frozenset[int]
     published_ids: frozenset[int]
+    cursors: Sequence[str]
+    other_cursors: frozenset[str]
+    other_snapshot: str
     samples: Mapping[str, Sequence[str | list[str]]]
 
 
@@ -127,8 +133,35 @@ def build(connection: Connection) -> World:
         "vector",
         "keyword@1",
         "term_count@1",
+        *(
+            value(
+                connection,
+                "SELECT kbsearch.create_kb_ranking_profile_v1(%s, %s, 'weighted', p_retrieval => %s, p_ann_window => %s)",
+                [org_id, f"{retrieval}_{window}", retrieval, window],
+            )
+            for retrieval, window in (("ann", 5), ("ann", 1000), ("auto", 20))
+        ),
     ]
-    snapshot = value(connection, "SELECT s.snapshot FROM kbsearch.open_kb_search_v1(%s, 'alpha beta') AS s", [org_id])
+    value(connection, "SELECT kbsearch.create_kb_ann_index_v1(%s)", [org_id])
+    snapshot, other_snapshot = (
+        value(connection, "SELECT s.snapshot FROM kbsearch.open_kb_search_v1(%s, 'alpha beta') AS s", [one])
+        for one in organizations
+    )
+    cursors = [
+        [
+            value(connection, statement, [one, *more])
+            for statement, more in (
+                ("SELECT kbsearch.search_kb_hybrid_page_v1(%s, 'alpha', p_limit => 1) ->> 'next_cursor'", []),
+                (
+                    "SELECT kbsearch.search_kb_hybrid_page_v1(%s, 'alpha', '[1,0,1]'::ext.vector, 1) ->> 'next_cursor'",
+                    [],
+                ),
+                ("SELECT kbsearch.fetch_kb_page_v1(%s, %s, 1) ->> 'next_cursor'", [stored]),
+            )
+        ]
+        for one, stored in ((org_id, snapshot), (other_id, other_snapshot))
+    ]
+    assert all(all(some) for some in cursors)
     rules = value(connection, "SELECT kbsearch.resolve_kb_policy_v1(%s, %s)", [org_id, policy])
     manifest = value(
         connection,
@@ -177,7 +210,7 @@ def build(connection: Connection) -> World:
         "p_profile": profiles,
         "p_language": ["german", "pg_catalog.english", "simple"],
         "p_highlight": ["true", "false"],
-        "p_snapshot": [str(snapshot)],
+        "p_snapshot": [*[str(snapshot)] * 4, str(other_snapshot)],
         "p_expires_in": ["1 minute", "1 day", "00:00:01"],
         "p_bucket": ["1 day", "1 hour"],
         "p_external_ref": ["ref-1", "new", "ref-47"],
@@ -232,5 +265,8 @@ def build(connection: Connection) -> World:
         other_id,
         frozenset(one for one, _ in articles),
         frozenset(one for one, published in articles if published),
+        [*cursors[0], *cursors[1]],
+        frozenset(cursors[1]),
+        str(other_snapshot),
         samples,
     )
