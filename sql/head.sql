@@ -3673,12 +3673,22 @@ BEGIN
     LOOP
         EXECUTE format('GRANT %s TO %I', v_grant, p_role);
     END LOOP;
+    -- those act as the owner: nobody else is to make triggers of them
+    FOR v_grant IN
+        SELECT format('EXECUTE ON FUNCTION %s', p.oid::regprocedure)
+        FROM pg_proc AS p
+        WHERE p.pronamespace = (SELECT c.relnamespace FROM pg_class AS c WHERE c.oid = 'kbsearch.organizations'::regclass) AND p.prorettype = 'trigger'::regtype
+            AND p.proowner <> (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = p_role)
+        ORDER BY p.proname COLLATE "C" ASC
+    LOOP
+        EXECUTE format('REVOKE %s FROM %I', v_grant, p_role);
+    END LOOP;
 END
 $$;
 
 -- Name: FUNCTION grant_kb_rights_v1(p_right text, p_role text, p_create boolean); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.grant_kb_rights_v1(p_right text, p_role text, p_create boolean) IS 'Grants a role what it needs and nothing more. A reader searches, explains, opens articles and stores rankings; it cannot read the embedding cache, logs and sources of ingests and, under row-level security, drafts. A writer writes articles, vectors, profiles and logs too, and not the derived tables, which triggers keep. An admin makes and removes organisations, embedding spaces and kinds, and compacts, rebuilds and calibrates. Takes nothing away. For the owner of the tables.
+COMMENT ON FUNCTION kbsearch.grant_kb_rights_v1(p_right text, p_role text, p_create boolean) IS 'Grants a role what it needs and nothing more. A reader searches, explains, opens articles and stores rankings; it cannot read the embedding cache, logs and sources of ingests and, under row-level security, drafts. A writer writes articles, vectors, profiles and logs too, and not the derived tables, which triggers keep. An admin makes and removes organisations, embedding spaces and kinds, and compacts, rebuilds and calibrates. None may make triggers of the trigger functions, which act as the owner. Takes nothing else away. For the owner of the tables.
 
 Arguments:
 p_right: reader, writer or admin.
@@ -9836,3 +9846,47 @@ ALTER TABLE ONLY kbsearch.kb_search_snapshots
 
 ALTER TABLE ONLY kbsearch.organizations
     ADD CONSTRAINT organizations_active_space_id_fkey FOREIGN KEY (active_space_id) REFERENCES kbsearch.kb_embedding_spaces(id);
+
+-- Name: FUNCTION kb_articles_guard_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_articles_guard_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_chunks_begin_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_chunks_begin_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_chunks_describe_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_chunks_describe_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_chunks_truncated_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_chunks_truncated_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_chunks_written_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_chunks_written_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_embeddings_check_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_embeddings_check_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_embeddings_written_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_embeddings_written_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_immutable_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_immutable_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_organizations_changed_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_organizations_changed_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_organizations_guard_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_organizations_guard_v1() FROM PUBLIC;
+
+-- Name: FUNCTION kb_organizations_removed_v1(); Type: ACL; Schema: kbsearch; Owner: -
+
+REVOKE ALL ON FUNCTION kbsearch.kb_organizations_removed_v1() FROM PUBLIC;

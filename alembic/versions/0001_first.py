@@ -172,6 +172,7 @@ FILES = [
     "functions/tenancy/grant_kb_rights_v1.sql",
     "functions/tenancy/set_kb_cursor_key_v1.sql",
     "schema/0002_triggers.sql",
+    "schema/0011_trigger_rights.sql",
 ]
 
 
