@@ -371,6 +371,61 @@ def shared_database(databases: Databases, template: str) -> Iterator[str]:
         databases.drop(dsn)
 
 
+FORGET = """RESET ALL;
+RESET SESSION AUTHORIZATION;
+CLOSE ALL;
+UNLISTEN *;
+DISCARD TEMP;
+DISCARD SEQUENCES;
+SELECT pg_catalog.pg_advisory_unlock_all()"""
+"""DISCARD ALL, but for the plans."""
+
+
+class Session:
+    """A session that tests have one after the other: planning the first search of one takes longer than most tests do.
+
+    What a test has set, opened or locked in it is undone. Plans stay, as in an application's pool.
+
+    Args:
+        dsn: the application's connection string.
+    """
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._opened: psycopg.Connection[Any] | None = None
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection to it, in autocommit mode."""
+        if self._opened is None or self._opened.closed:
+            self._opened = psycopg.connect(self._dsn, autocommit=True)
+        lent = self._opened
+        before = lent.row_factory, lent.cursor_factory, lent.prepare_threshold
+        try:
+            yield lent
+        finally:
+            if not lent.closed:
+                lent.rollback()
+                lent.autocommit = True
+                lent.row_factory, lent.cursor_factory, lent.prepare_threshold = before
+                lent.execute(FORGET)
+
+    def close(self) -> None:
+        """End it."""
+        if self._opened is not None:
+            self._opened.close()
+
+
+@pytest.fixture(scope="session")
+def shared_session(shared_database: str) -> Iterator[Session]:
+    """A session in the shared database, for tests that need none of their own."""
+    session = Session(shared_database)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
 @pytest.fixture
 def connection(database: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection in autocommit mode to a fresh database."""

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 
+from tests.conftest import Session
 from tests.sql.corpus import Corpus
 
 
 @pytest.fixture
-def corpus(shared_database: str) -> Iterator[Corpus]:
+def corpus(shared_session: Session) -> Iterator[Corpus]:
     """A fresh organisation in a database that tests share."""
-    with psycopg.connect(shared_database, autocommit=True) as connection:
+    with shared_session.lent() as connection:
         yield Corpus(connection)

@@ -15,8 +15,9 @@ def world(shared_database: str, request: pytest.FixtureRequest) -> World:
     return articles_world(shared_database, request.module.__name__)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(world: World) -> Iterator[KBSearch]:
+    """A client with a connection of its own, which the tests of a module have one after the other."""
     with KBSearch(world.dsn) as opened:
         yield opened
 

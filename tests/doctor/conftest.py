@@ -5,16 +5,31 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from tests.conftest import Databases
 from tests.doctor.patient import Patient
 
 
+@pytest.fixture(scope="session")
+def healthy(databases: Databases, template: str) -> Iterator[str]:
+    """Name of a database with one healthy organisation, `shop`, to be cloned."""
+    dsn = databases.create(template)
+    try:
+        Patient(dsn, databases.admin(dsn)).organization("shop")
+        yield str(conninfo_to_dict(dsn)["dbname"])
+    finally:
+        databases.drop(dsn)
+
+
 @pytest.fixture
-def patient(database: str, admin: Callable[[str], str]) -> Patient:
+def patient(databases: Databases, healthy: str) -> Iterator[Patient]:
     """A fresh database with one healthy organisation, `shop`."""
-    patient = Patient(database, admin(database))
-    patient.organization("shop")
-    return patient
+    dsn = databases.create(healthy)
+    try:
+        yield Patient(dsn, databases.admin(dsn))
+    finally:
+        databases.drop(dsn)
 
 
 @pytest.fixture

@@ -9,12 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.conftest import Session
+
 Connection = psycopg.Connection[Any]
 
 
 @pytest.fixture
-def org_id(shared_database: str) -> Iterator[tuple[Connection, int]]:
-    with psycopg.connect(shared_database, autocommit=True) as connection:
+def org_id(shared_session: Session) -> Iterator[tuple[Connection, int]]:
+    with shared_session.lent() as connection:
         (made,) = connection.execute(
             "INSERT INTO kbsearch.organizations (name) VALUES ('limits') RETURNING id"
         ).fetchone() or (0,)
