@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
+import signal
+import threading
 import time
 import uuid
 from collections import Counter
@@ -27,8 +28,9 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from kbsearch import embedded, migrate, testing
+from kbsearch import migrate, testing
 from kbsearch.testing import servers
+from tests import guarded
 from tests.docker.engine import lacking
 
 FAST = {
@@ -89,6 +91,12 @@ def needs_docker(item: pytest.Item) -> bool:
     return not ENGINE.isdisjoint(getattr(item, "fixturenames", ()))
 
 
+def pytest_configure() -> None:
+    """What terminates a run (timeout, a service manager) interrupts it as Ctrl-C does: fixtures put away what they made."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what make test leaves to other targets, before pytest selects by marks, and order the folders.
@@ -133,13 +141,8 @@ def embedded_dsn() -> Iterator[str]:
     """Connection string of the superuser of an embedded server of this process's own, with its data in memory where there is room."""
     memory = servers.MEMORY
     roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= ROOM
-    directory = Path(tempfile.mkdtemp(prefix="kbsearch-test-", dir=memory if roomy else None))
-    data = directory / "postgres"
-    try:
-        yield embedded.start(data, settings=FAST).dsn("postgres")
-    finally:
-        embedded.stop(data)
-        shutil.rmtree(directory, ignore_errors=True)
+    with guarded.server("kbsearch-test-", FAST, within=memory if roomy else None) as server:
+        yield server.dsn("postgres")
 
 
 @dataclass(frozen=True, slots=True)

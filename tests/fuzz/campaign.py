@@ -9,9 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -23,7 +21,8 @@ import psycopg
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from kbsearch import embedded, migrate
+from kbsearch import migrate
+from tests import guarded
 from tests.conftest import FAST, Databases
 from tests.fuzz import run
 from tests.fuzz.judge import Fuzzer, Tally
@@ -39,7 +38,8 @@ _fuzzer: Fuzzer
 def prepare(dsn: str, world: World) -> None:
     """Of a process that makes calls."""
     global _fuzzer  # noqa: PLW0603  (one for each process)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     _fuzzer = Fuzzer(dsn, world, functions_of(dsn), Tally())
 
 
@@ -175,14 +175,11 @@ def main() -> int:
     if given.again:
         STATE.unlink(missing_ok=True)
     console = Console()
-    directory = Path(tempfile.mkdtemp(prefix="kbsearch-fuzz-"))
-    try:
-        databases = Databases(embedded.start(directory / "postgres", settings=FAST).dsn("postgres"))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with guarded.server("kbsearch-fuzz-", FAST) as server:
+        databases = Databases(server.dsn("postgres"))
         dsn = databases.create()
         migrate.upgrade(dsn)
         with psycopg.connect(dsn, autocommit=True) as connection:
             world = build(connection)
         return fuzz(dsn, world, given.calls, given.workers, console, batches=given.batch)
-    finally:
-        embedded.stop(directory / "postgres")
-        shutil.rmtree(directory, ignore_errors=True)
