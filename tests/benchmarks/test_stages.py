@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import report
+from benchmarks.data import CLASSES, RANKS
 from benchmarks.measure import measure, measure_curve
 from benchmarks.peers import available, stop_textsearch
 from benchmarks.prepare import StaleError, prepare, refresh
+from benchmarks.questions import ASKED
 from benchmarks.store import LARGE, SCALES, SETTINGS, TENANT, Store, scalar, stages
 from benchmarks.timing import LITTLE
 from kbsearch import embedded
@@ -46,6 +48,12 @@ def test_what_is_measured_is_reported(store: Store, tmp_path: Path) -> None:
         "kbsearch exact",
         *(peer.key for peer in available()),
     }
+    assert {one["words"] for one in found["tiny"]["latency"]} == {*RANKS, ASKED}
+    assert {(one["org"], one["asked"], one["words"]) for one in found["tiny"]["recall"]} == {
+        *((org_id, "unrelated", "all") for org_id in (LARGE, TENANT)),
+        *((org_id, "one document", ASKED) for org_id in (LARGE, TENANT)),
+        *((LARGE, "one document", kind) for kind in CLASSES),
+    }
     walked = {one["system"]: one for one in found["tiny"]["pages"]}
     assert walked["kbsearch exact"]["shown"] == TINY.organisations[TENANT]
     assert walked["kbsearch exact"]["right"] == walked["kbsearch ann"]["right"] == 1
@@ -54,6 +62,12 @@ def test_what_is_measured_is_reported(store: Store, tmp_path: Path) -> None:
     assert {one["chunks"] for one in found["curve"]["by_database"]} == {TINY.chunks, TINY.organisations[TENANT]}
     figures = report.write({"100k": found["tiny"], "curve": found["curve"]}, tmp_path / "page.md", tmp_path / "plots")
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| 600 | 680 | of one document, very common words only | 1.000 |" in page
+    assert "| 40 | 680 | words and vector unrelated, of every kind of words | 1.000 | 1.000 | 1.000 |" in page
+    assert "of one document | kbsearch, `ann`, window 200 | filtered |" in page
+    assert {figure.met for figure in figures if figure.name.endswith("100,000 chunks, questions of one document")} == {
+        True
+    }
     assert sum(figure.is_unknown for figure in figures) < len(figures)
     assert [path.name for path in sorted((tmp_path / "plots").iterdir())] == [
         "database.svg",
