@@ -134,7 +134,7 @@ def quality(
         if not found:
             console.print(f"No collections with vectors in {collections}: not measured.")
             return
-        measuring.write_down(results / "quality.json", {"quality": found})
+        measuring.write_down(results / "quality.json", found)
         console.print(f"wrote {results}")
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import platform
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +18,7 @@ from benchmarks import answers, locks, peers, speed
 from benchmarks.calls import PROFILES, opened, search_of
 from benchmarks.data import questions
 from benchmarks.prepare import TABLES, state
+from benchmarks.provenance import moment, record
 from benchmarks.store import HUNDREDFOLD, LARGE, MEDIUM, SCALES, SMALL, TENANT, Scale, Store, scalar
 from benchmarks.timing import Effort, summary, times
 
@@ -29,9 +28,12 @@ def measure(store: Store, scale: Scale, effort: Effort, results: Path, *, only: 
     path = results / f"{scale.name}.json"
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if only and path.exists() else {}
     found |= {"scale": scale.name, "chunks": scale.chunks, "organisations": dict(scale.organisations)}
-    found["facts"] = facts(store, scale)
+    found["versions"] = versions(store)
     found["state"] = state(store, scale)
     found["disk"] = disk(store, scale)
+    under = record(store, [scale.name, *scale.beside], effort)
+    measured = found.setdefault("measured", {})
+    measured["disk"] = under
     for one in (scale, *(SCALES[name] for name in scale.beside)):
         make_profiles(store, one)
         fill_buffers(store, one)
@@ -57,7 +59,7 @@ def measure(store: Store, scale: Scale, effort: Effort, results: Path, *, only: 
         if only and name not in only:
             continue
         store.say(f"{scale.name}: {name}", 0, 0)
-        begin = time.monotonic()
+        begin, measured[name] = time.monotonic(), {**under, **moment()}
         found[name] = part()
         found.setdefault("seconds", {})[name] = time.monotonic() - begin
         write_down(path, found)
@@ -70,6 +72,7 @@ def measure_curve(
     there = [SCALES[name] for name in names if store.exists(name)]
     for scale in there:
         make_profiles(store, scale)
+    under = record(store, [scale.name for scale in there], effort)
     asked = questions(6, "mixed", effort.rounds)
     found = []
     for org_id in (TENANT, MEDIUM):
@@ -83,28 +86,14 @@ def measure_curve(
                 found.append(
                     {"org": SCALES[name].organisations[org_id], "chunks": SCALES[name].chunks, **summary(values)}
                 )
-    write_down(results / "curve.json", {"by_database": found, "facts": facts(store, there[0]) if there else {}})
+    if there:
+        write_down(results / "curve.json", {"by_database": found, "measured": {"by_database": under}})
 
 
-def facts(store: Store, scale: Scale) -> dict[str, Any]:
-    """What the figures depend on."""
-    with store.connect(scale.name) as connection:
-        server, vector = (
-            scalar(connection, "SELECT current_setting('server_version')"),
-            scalar(connection, "SELECT extversion FROM pg_extension WHERE extname = 'vector'"),
-        )
-    return {
-        "cores": os.cpu_count(),
-        "machine": f"{platform.machine()}, {platform.system()}",
-        "postgresql": server,
-        "pgvector": vector,
-        "settings": dict(store.settings),
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
-        "versions": {
-            **{key: peers.version(key) for key in ("pghybrid", "pg_textsearch")},
-            "langchain": peers.LANGCHAIN if peers.langchain_python(store) is not None else None,
-        },
-    }
+def versions(store: Store) -> dict[str, str | None]:
+    """Of the peers' packages; None where one is not installed."""
+    langchain = peers.LANGCHAIN if peers.langchain_python(store) is not None else None
+    return {**{key: peers.version(key) for key in ("pghybrid", "pg_textsearch")}, "langchain": langchain}
 
 
 def disk(store: Store, scale: Scale) -> dict[str, int]:

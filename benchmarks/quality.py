@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ import psycopg
 from benchmarks import peers
 from benchmarks.data import Question
 from benchmarks.peers import PAGE
+from benchmarks.provenance import record
 from benchmarks.store import Say, Scale, Store
 from kbsearch import embedded
 from kbsearch.evaluate import Collection, prose
@@ -35,9 +37,11 @@ class _Asked:
     question: Question
 
 
-def measure(store: Store, folder: Path, say: Say) -> list[dict[str, Any]]:
-    """Every system on every collection that is there; the organisation is the whole database, as the peers would have it."""
+def measure(store: Store, folder: Path, say: Say) -> dict[str, Any]:
+    """Every system on every collection that is there; the organisation is the whole database, as the peers would have it. Empty without any."""
     found: list[dict[str, Any]] = []
+    under: dict[str, Any] = {}
+    seconds: dict[str, float] = {}
     for name in COLLECTIONS:
         if not (folder / name / "qrels.tsv").is_file():
             continue
@@ -45,6 +49,7 @@ def measure(store: Store, folder: Path, say: Say) -> list[dict[str, Any]]:
         if collection.document_vectors is None or collection.query_vectors is None:
             continue
         say(f"quality: {name}", 0, 0)
+        begin = time.monotonic()
         store.drop(DATABASE.name)
         embedded.ensure_database(store.server(), DATABASE.name)
         with store.connect(DATABASE.name) as connection:
@@ -58,13 +63,15 @@ def measure(store: Store, folder: Path, say: Say) -> list[dict[str, Any]]:
                 _Asked(query.id, Question(tuple(prose(query.text).split()), vector))
                 for query, vector in zip(collection.queries, collection.query_vectors, strict=True)
             ]
+            under = under or record(store, [DATABASE.name])
             rankings = _rankings(store, connection, org_id, asked)
+        seconds[name] = time.monotonic() - begin
         found += [
             {"collection": name, "system": system, "ndcg": metrics(collection.qrels, ranking)["nDCG@10"]}
             for system, ranking in rankings.items()
         ]
     store.drop(DATABASE.name)
-    return found
+    return {"quality": found, "seconds": seconds, "measured": {"quality": under}} if found else {}
 
 
 def _rankings(

