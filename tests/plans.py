@@ -44,17 +44,32 @@ def condition(node: dict[str, Any]) -> str:
 
 
 @contextmanager
-def explained(connection: psycopg.Connection[Any]) -> Iterator[Plans]:
-    """The plans of all statements, those within functions included, with what they read."""
-    plans: Plans = []
+def logged(connection: psycopg.Connection[Any]) -> Iterator[list[dict[str, Any]]]:
+    """What is said of all statements, those within functions included: Query Text, Plan with what it read, JIT where there was any."""
+    found: list[dict[str, Any]] = []
 
     def note(diagnostic: psycopg.errors.Diagnostic) -> None:
         _, _, text = (diagnostic.message_primary or "").partition("plan:\n")
         if text:
-            plans.append(json.loads(text)["Plan"])
+            found.append(json.loads(text))
 
     connection.add_notice_handler(note)
     try:
-        yield plans
+        yield found
     finally:
         connection.remove_notice_handler(note)
+
+
+@contextmanager
+def explained(connection: psycopg.Connection[Any]) -> Iterator[Plans]:
+    """The plans of all statements, those within functions included, with what they read; there when the context has ended."""
+    plans: Plans = []
+    with logged(connection) as found:
+        yield plans
+    plans += [one["Plan"] for one in found]
+
+
+def passed(scan: dict[str, Any]) -> int:
+    """Rows that a scan looked at, each time that it ran."""
+    removed = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
+    return round(float(scan["Actual Rows"]) + sum(float(scan.get(name, 0)) for name in removed))

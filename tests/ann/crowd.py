@@ -117,6 +117,14 @@ class Crowd:
             )
         ]
 
+    def count(self, table: str, org_id: int) -> int:
+        """Rows of an organisation in a table."""
+        row = self.connection.execute(
+            f"SELECT count(*) FROM kbsearch.{table} AS t WHERE t.org_id = %s".encode(), [org_id]
+        ).fetchone()
+        assert row is not None
+        return int(row[0])
+
     def use(self, retrieval: str, window: int = 200) -> None:
         self.connection.execute(
             "UPDATE kbsearch.organizations SET retrieval = %s, ann_window = %s WHERE id = %s",
@@ -125,8 +133,8 @@ class Crowd:
 
 
 @contextmanager
-def crowd(dsn: str, chunks: int, others: int, number: int = 3) -> Iterator[Crowd]:
-    """One organisation of so many chunks, and others beside it, all in a database of their own."""
+def crowd(dsn: str, chunks: int, others: int, number: int = 3, piece: int = PIECE) -> Iterator[Crowd]:
+    """One organisation of so many chunks, and others beside it, all in a database of their own; so many rows of one lie together."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         row = connection.execute(
             "INSERT INTO kbsearch.kb_embedding_spaces (name, model, dimensions) VALUES ('crowd', 'crowd', %s) RETURNING id",
@@ -145,8 +153,8 @@ def crowd(dsn: str, chunks: int, others: int, number: int = 3) -> Iterator[Crowd
         left[org_ids[0]] = chunks
         while any(left.values()):
             for org_id in org_ids:
-                piece = min(left[org_id], PIECE)
-                if piece:
-                    made.write(org_id, piece)
-                    left[org_id] -= piece
+                count = min(left[org_id], piece)
+                if count:
+                    made.write(org_id, count)
+                    left[org_id] -= count
         yield made

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from typing import Any
 
-import psycopg
 import pytest
 
 from tests.ann.crowd import CHUNKS_OF_AN_ARTICLE, KINDS, Crowd, crowd
+from tests.ann.plans import check_exact, check_windows
 from tests.conftest import Databases
 
 CHUNKS = 10_000
@@ -136,47 +134,17 @@ def test_the_partial_index_is_read_and_no_table_from_end_to_end(windowed: Crowd)
     assert {name: scans[name] for name in TABLES} == dict.fromkeys(TABLES, 0)
 
 
-def test_the_plans(windowed: Crowd, superuser: Callable[[str], str]) -> None:
-    """As the server logs them, of every statement in the function, with just-in-time compilation offered at no cost."""
-    (question,) = windowed.questions(1)
-    plans: list[dict[str, Any]] = []
-    with psycopg.connect(superuser(windowed.dsn), autocommit=True) as connection:
-        try:
-            connection.execute("LOAD 'auto_explain'")
-        except psycopg.errors.UndefinedFile:
-            pytest.skip("the server has no auto_explain")
-        for name, value in {
-            "auto_explain.log_min_duration": "0",
-            "auto_explain.log_nested_statements": "on",
-            "auto_explain.log_format": "json",
-            "client_min_messages": "log",
-            "jit": "on",
-            "jit_above_cost": "0",
-        }.items():
-            connection.execute("SELECT set_config(%s, %s, false)", [name, value])
-        connection.add_notice_handler(
-            lambda said: (
-                plans.append(json.loads((said.message_primary or "").partition("plan:")[2]))
-                if "plan:" in (said.message_primary or "")
-                else None
-            )
-        )
-        search = "SELECT kbsearch.search_kb_hybrid_page_v1(%s, %s, %s::text::ext.vector)"
-        connection.execute(search, [windowed.org_id, question.text, question.vector])
-    inner = [plan for plan in plans if "search_kb_hybrid_page_v1(" not in plan["Query Text"]]
-    assert len(inner) >= 5
-    nodes = [node for plan in inner for node in every_node(plan["Plan"])]
-    assert [node for node in nodes if node["Node Type"] == "Seq Scan"] == []
-    assert not [plan for plan in inner if "JIT" in plan]
-    (walk,) = (plan for plan in inner if "ORDER BY (e.embedding" in plan["Query Text"])
-    assert walk["Plan"]["Node Type"] == "Index Scan"
-    assert walk["Plan"]["Index Name"] == f"kb_ann_{windowed.org_id}_{windowed.space_id}"
+@pytest.mark.parametrize("profile", ["weighted@1", "vector@1"])
+def test_plans_of_windows(windowed: Crowd, superuser: Callable[[str], str], profile: str) -> None:
+    """The partial index; the organisation's own rows; nothing from end to end; nothing compiled."""
+    check_windows(windowed, superuser(windowed.dsn), profile)
 
 
-def every_node(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", ()):
-        yield from every_node(child)
+@pytest.mark.parametrize("place", [0, 1])
+def test_plans_of_an_exact_search(large: Crowd, superuser: Callable[[str], str], place: int) -> None:
+    """Of the organisation that owns nearly all rows, and of one beside it."""
+    large.use("exact")
+    check_exact(large, superuser(large.dsn), large.org_ids[place])
 
 
 def test_auto_is_approximate_from_20000_chunks_on_only(windowed: Crowd) -> None:

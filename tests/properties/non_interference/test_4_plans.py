@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.load import Database, arguments, call
 from tests.oracle import BUILT_IN, Article, Chunk, Profile, Search
-from tests.plans import condition, explained, load, nodes
+from tests.plans import condition, explained, load, nodes, passed
 from tests.strategies import Organisation, numbered
 
 _TABLES = """SELECT c.relname FROM pg_catalog.pg_class AS c
@@ -98,10 +98,5 @@ def _read(db: Database, org_id: int, profile: Profile, tables: set[str]) -> dict
                 if node.get("Relation Name") in tables and "Scan" in node["Node Type"]:
                     key = "id = " if node["Relation Name"] == "organizations" else "org_id = "
                     assert key in condition(node), f"{node['Node Type']} of {node['Relation Name']}: {condition(node)}"
-                    passed = (
-                        node["Actual Rows"]
-                        + node.get("Rows Removed by Filter", 0)
-                        + node.get("Rows Removed by Index Recheck", 0)
-                    )
-                    read[node["Relation Name"]] = max(read.get(node["Relation Name"], 0), round(passed))
+                    read[node["Relation Name"]] = max(read.get(node["Relation Name"], 0), passed(node))
     return read
