@@ -16,7 +16,7 @@ from benchmarks.questions import ASKED, of_one_document
 from benchmarks.store import LARGE, TENANT, Scale, Store
 from benchmarks.timing import Client, Effort
 
-RECALL = "SELECT r.wanted, r.kept FROM kbsearch.measure_kb_recall_v1(%s, %s, %s, %s, %s, p_window => 200) AS r"
+RECALL = "SELECT r.wanted, r.kept FROM kbsearch.measure_kb_recall_v1(%s, %s, %s, %s, %s, p_window => %s) AS r"
 
 NO_BUDGET = {"kbsearch.search_budget_ms": "0"}
 """A session in which the exact ranking of a million chunks may take its time."""
@@ -24,6 +24,9 @@ NO_BUDGET = {"kbsearch.search_budget_ms": "0"}
 NO_INDEX = {"enable_indexscan": "off"}
 """A session in which pgvector's indexes are out of reach: a peer's exact answer."""
 
+
+WINDOW, WIDER = 200, (400, 800)
+"""Articles in a leg's window; and in wider ones, which say what a miss is owed to."""
 
 _RECALLED = {"kbsearch ann": None, "kbsearch vector leg": "vector@1", "kbsearch keyword leg": "keyword@1"}
 
@@ -36,15 +39,18 @@ def recall(store: Store, scale: Scale, effort: Effort) -> list[dict[str, Any]]:
             about = {"org": org_id, "asked": what, "words": words}
             # the legs' own recall says of the rest whether windows or their fusion loses something
             legs = _RECALLED if words in {ALL, ASKED} else {"kbsearch ann": None}
+            wider = WIDER if words == ASKED and org_id == LARGE else ()
             with opened(store, scale.name, NO_BUDGET) as client:
                 full = [len(client.rows(*page_of(one, org_id, PAGE, 0, "bench_ann@1"))) for one in asked]
                 for system, profile in legs.items():
-                    rows = [client.rows(RECALL, [org_id, one.text, one.embedding, PAGE, profile])[0] for one in asked]
-                    kept, wanted = [kept for _, kept in rows], [wanted for wanted, _ in rows]
-                    found.append({"system": system, **about, **_recalled(kept, wanted, full)})
+                    measured = _of_windows(client, org_id, asked, profile, WINDOW)
+                    found.append({"system": system, **about, "window": WINDOW, **_recalled(*measured, full)})
+                for window in wider:
+                    measured = _of_windows(client, org_id, asked[: effort.asked], None, window)
+                    found.append({"system": "kbsearch ann", **about, "window": window, **_recalled(*measured, [])})
             for peer in peers.available() if scale.peers and words in {ALL, ASKED} else []:
-                measured = _of_peer(store, scale, peer, org_id, asked[: effort.asked])
-                found.append({"system": peer.key, **about, **measured})
+                of_peer = _of_peer(store, scale, peer, org_id, asked[: effort.asked])
+                found.append({"system": peer.key, **about, **of_peer})
     return found
 
 
@@ -59,6 +65,14 @@ def _asked(scale: Scale, org_id: int, effort: Effort) -> dict[tuple[str, str], l
     for kind in CLASSES if org_id == LARGE else ():
         found[DOCUMENT, kind] = of_one_document(org_id, chunks, 4, kind, 2 * few)
     return found
+
+
+def _of_windows(
+    client: Client, org_id: int, asked: Sequence[Question], profile: str | None, window: int
+) -> tuple[list[int], list[int]]:
+    """How many of the wanted ones are kept, and how many are wanted, by question."""
+    rows = [client.rows(RECALL, [org_id, one.text, one.embedding, PAGE, profile, window])[0] for one in asked]
+    return [kept for _, kept in rows], [wanted for wanted, _ in rows]
 
 
 def _of_peer(store: Store, scale: Scale, peer: Peer, org_id: int, asked: Sequence[Question]) -> dict[str, Any]:
@@ -79,7 +93,7 @@ def _recalled(kept: Sequence[int], wanted: Sequence[int], full: Sequence[int]) -
     return {
         "recall": sum(kept) / max(1, sum(wanted)),
         "least": min((one / many for one, many in zip(kept, wanted, strict=True) if many), default=1.0),
-        "full": sum(count >= PAGE for count in full) / max(1, len(full)),
+        **({"full": sum(count >= PAGE for count in full) / len(full)} if full else {}),
         "questions": len(kept),
     }
 

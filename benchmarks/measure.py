@@ -70,6 +70,8 @@ def measure_curve(
 ) -> None:
     """Searches of the same organisations in databases of several sizes, in turns; of those that are prepared."""
     there = [SCALES[name] for name in names if store.exists(name)]
+    if not there:
+        return
     for scale in there:
         make_profiles(store, scale)
     under = record(store, [scale.name for scale in there], effort)
@@ -86,8 +88,7 @@ def measure_curve(
                 found.append(
                     {"org": SCALES[name].organisations[org_id], "chunks": SCALES[name].chunks, **summary(values)}
                 )
-    if there:
-        write_down(results / "curve.json", {"by_database": found, "measured": {"by_database": under}})
+    write_down(results / "curve.json", {"by_database": found, "measured": {"by_database": under}})
 
 
 def versions(store: Store) -> dict[str, str | None]:

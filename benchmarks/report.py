@@ -105,7 +105,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
         ]
     if recalled := _recall([one for one in (small, large) if one]):
         parts += [
-            ["## Recall through windows of 200"],
+            ["## Recall through windows"],
             [*provenance.note(results, "100k", "recall"), *provenance.note(results, "1m", "recall")],
             [
                 "Of the first ten of the exact ranking, how many the ranking through windows has among its first ten; each leg alone beside it."
@@ -255,6 +255,7 @@ def _columns(result: Mapping[str, Any]) -> list[str]:
             (
                 TITLES[system],
                 *recalled,
+                _share(find(result.get("recall"), system=system, org=LARGE, words=ASKED), "full"),
                 _share(walked, "right"),
                 number(walked.get("duplicates", math.nan)),
                 f"{number(walked['shown'])} of {walked['articles']:,}" if walked else "-",
@@ -269,6 +270,7 @@ def _columns(result: Mapping[str, Any]) -> list[str]:
         "worst case",
         "of a 1 % tenant",
         "worst case",
+        "full pages",
         "pages right",
         "repeated in a walk",
         "articles shown",
@@ -276,7 +278,7 @@ def _columns(result: Mapping[str, Any]) -> list[str]:
         "disk, MB",
         "build, s",
     )
-    return grid(headings, lines, "lrrrrrrrrrr")
+    return grid(headings, lines, "l" + "r" * (len(headings) - 1))
 
 
 def _made(result: Mapping[str, Any], system: str) -> tuple[float, float]:
@@ -313,13 +315,14 @@ def _recall(results: Sequence[Mapping[str, Any]]) -> list[str]:
         for one in result.get("recall", ()):
             if one["system"] != "kbsearch ann" or "asked" not in one:
                 continue
-            about = {key: one[key] for key in ("org", "asked", "words")}
+            about = {key: one[key] for key in ("org", "asked", "words", "window")}
             legs = [find(result["recall"], system=f"kbsearch {leg} leg", **about) for leg in ("vector", "keyword")]
             lines.append(
                 (
                     f"{result['organisations'][str(one['org'])]:,}",
                     f"{result['chunks']:,}",
                     _ASKED[one["words"]],
+                    str(one["window"]),
                     *(_share(found, "recall") for found in (one, *legs)),
                     f"{one['least']:.1f}",
                     _share(one, "full"),
@@ -330,6 +333,7 @@ def _recall(results: Sequence[Mapping[str, Any]]) -> list[str]:
         "chunks of the organisation",
         "of the database",
         "questions",
+        "window",
         "recall@10",
         "vector leg alone",
         "keyword leg alone",
@@ -337,13 +341,13 @@ def _recall(results: Sequence[Mapping[str, Any]]) -> list[str]:
         "full pages",
         "questions asked",
     )
-    return grid(headings, lines, "rrlrrrrrr") if lines else []
+    return grid(headings, lines, "rrlrrrrrrr") if lines else []
 
 
 _ASKED = {
     ASKED: "of one document",
     **{kind: f"of one document, {name} words only" for kind, name in CLASSES.items()},
-    ALL: "words and vector unrelated, of every kind of words",
+    ALL: "worst case: words and vector unrelated, of every kind of words",
 }
 
 

@@ -83,7 +83,7 @@ def _recall(result: Mapping[str, Any], org_id: int, name: str) -> list[Figure]:
     measured = result.get("recall")
 
     def of(system: str, words: str, what: str = "recall") -> float:
-        return number_of(measured, what, system=f"kbsearch {system}", org=org_id, words=words)
+        return number_of(measured, what, system=f"kbsearch {system}", org=org_id, words=words, window=200)
 
     return [
         Figure(

@@ -63,8 +63,12 @@ def test_what_is_measured_is_reported(store: Store, tmp_path: Path) -> None:
     assert {one["chunks"] for one in found["curve"]["by_database"]} == {TINY.chunks, TINY.organisations[TENANT]}
     figures = report.write({"100k": found["tiny"], "curve": found["curve"]}, tmp_path / "page.md", tmp_path / "plots")
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "| 600 | 680 | of one document, very common words only | 1.000 |" in page
-    assert "| 40 | 680 | words and vector unrelated, of every kind of words | 1.000 | 1.000 | 1.000 |" in page
+    assert "| 600 | 680 | of one document, very common words only | 200 | 1.000 |" in page
+    assert "| 600 | 680 | of one document | 800 | 1.000 |" in page
+    assert (
+        "| 40 | 680 | worst case: words and vector unrelated, of every kind of words | 200 | 1.000 | 1.000 | 1.000 |"
+        in page
+    )
     assert "of one document | kbsearch, `ann`, window 200 | filtered |" in page
     assert {figure.met for figure in figures if figure.name.endswith("100,000 chunks, questions of one document")} == {
         True
@@ -95,6 +99,11 @@ def test_a_part_is_measured_anew_and_the_others_are_kept(store: Store, tmp_path:
     assert found["measured"]["pages"] == {"sql": "then"}
     assert len(found["measured"]["recall"]["sql"]) == 12
     assert {one["org"] for one in found["recall"]} == {LARGE, TENANT}
+
+
+def test_without_databases_of_several_sizes_no_curve_is_measured(store: Store, tmp_path: Path) -> None:
+    measure_curve(store, LITTLE, tmp_path, ("300k",))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stopped_preparation_goes_on_where_it_was(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
