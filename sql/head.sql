@@ -3723,20 +3723,6 @@ END;
 
 COMMENT ON FUNCTION kbsearch.has_kb_embeddings_v1(p_org_id bigint, p_space_id bigint) IS 'Whether a searchable chunk of the organisation has an embedding in the space, with a direction or without.';
 
--- Name: has_kb_vectors_v1(bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.has_kb_vectors_v1(p_org_id bigint, p_space_id bigint) RETURNS boolean
-    LANGUAGE sql STABLE PARALLEL SAFE
-    BEGIN ATOMIC
- SELECT (EXISTS ( SELECT 1
-            FROM kbsearch.kb_article_embeddings e
-           WHERE ((e.org_id = has_kb_vectors_v1.p_org_id) AND (e.space_id = has_kb_vectors_v1.p_space_id) AND e.searchable AND e.has_direction))) AS "exists";
-END;
-
--- Name: FUNCTION has_kb_vectors_v1(p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.has_kb_vectors_v1(p_org_id bigint, p_space_id bigint) IS 'Whether a searchable chunk of the organisation has a vector with a direction in the space.';
-
 -- Name: hash_kb_text_v1(text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.hash_kb_text_v1(p_text text) RETURNS text
@@ -5348,14 +5334,8 @@ DECLARE
     v_allowed CONSTANT bigint[] := p_plan.allowed;
     v_uses_vector CONSTANT boolean := p_plan.uses_vector;
     v_uses_keyword CONSTANT boolean := p_plan.uses_keyword;
-    v_dense CONSTANT boolean := p_plan.dense;
     v_fusion CONSTANT text := p_plan.fusion;
-    v_vector_weight CONSTANT double precision := p_plan.vector_weight;
-    v_keyword_weight CONSTANT double precision := p_plan.keyword_weight;
-    v_rrf_k CONSTANT integer := p_plan.rrf_k;
-    v_keyword_bound CONSTANT double precision := p_plan.keyword_bound;
     v_min_score CONSTANT double precision := p_plan.min_score;
-    v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
     v_vector_unit CONSTANT double precision := p_plan.vector_unit;
     v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
 BEGIN
@@ -5375,36 +5355,32 @@ BEGIN
         FROM kbsearch.rank_kb_window_v1(p_plan, p_limit, p_offset, p_after_score, p_after_article_id) AS r;
         RETURN;
     END IF;
+    IF p_plan.kind_quota IS NOT NULL OR v_fusion = 'rrf' OR (p_plan.dense AND NOT v_uses_vector) THEN
+        RETURN QUERY
+        SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, NULL::text, NULL::jsonb
+        FROM kbsearch.rank_kb_general_v1(p_plan, p_embedding, p_limit, p_offset, p_after_score, p_after_article_id) AS r;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
         FROM kbsearch.list_kb_candidates_v1(
-            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense,
-            v_vector_unit, v_keyword_unit, v_fusion, v_vector_weight, v_keyword_weight, v_rrf_k, v_keyword_bound, v_min_score
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, false,
+            v_vector_unit, v_keyword_unit, 'weighted', NULL, NULL, NULL, NULL, v_min_score
         ) AS c
-    ),
-    cut AS (
-        SELECT q.article_id
-        FROM (
-            SELECT c.article_id, a.kind, row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
-            FROM candidates AS c
-            INNER JOIN kbsearch.kb_articles AS a ON a.org_id = v_org_id AND a.id = c.article_id
-        ) AS q
-        WHERE q.place_in_kind > coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
     counted AS MATERIALIZED (
         SELECT
             count(*) AS total,
-            count(*) FILTER (WHERE c.score > p_after_score OR (c.score = p_after_score AND c.article_id <= p_after_article_id)) AS before
+            count(*) FILTER (
+                WHERE p_after_score IS NOT NULL AND (c.score > p_after_score OR (c.score = p_after_score AND c.article_id <= p_after_article_id))
+            ) AS before
         FROM candidates AS c
-        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
     ),
     page AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
         FROM candidates AS c
-        WHERE
-            (v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u))
-            AND (p_after_score IS NULL OR c.score < p_after_score OR (c.score = p_after_score AND c.article_id > p_after_article_id))
+        WHERE (p_after_score IS NULL OR c.score < p_after_score OR (c.score = p_after_score AND c.article_id > p_after_article_id))
         ORDER BY score DESC, article_id ASC
         LIMIT p_limit OFFSET p_offset
     ),
@@ -5576,7 +5552,11 @@ CREATE FUNCTION kbsearch.list_kb_results_v1(p_plan kbsearch.kb_search_plan, p_em
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  WITH sealing AS MATERIALIZED (
-          SELECT (kbsearch.list_kb_cursor_keys_v1((list_kb_results_v1.p_plan).org_id))[1] AS pads
+          SELECT ( SELECT k_1.pads
+                    FROM kbsearch.kb_cursor_keys k_1
+                   WHERE (k_1.org_id = (list_kb_results_v1.p_plan).org_id)
+                   ORDER BY k_1.id DESC
+                  LIMIT 1) AS pads
          )
   SELECT r.place,
      r.article_id,
@@ -6506,6 +6486,7 @@ DECLARE
     v_profile text;
     v_scorer text;
     v_policy text;
+    v_has_languages boolean;
     v_has_vectors boolean;
     v_dimensions integer;
     v_given integer;
@@ -6519,6 +6500,8 @@ DECLARE
     v_excluded bigint[];
     v_retrieval text;
     v_window integer;
+    v_counts text;
+    v_frequencies text;
 BEGIN
     -- budget
     v_plan.budget := kbsearch.get_kb_budget_v1();
@@ -6526,19 +6509,19 @@ BEGIN
 
     -- organisation
     SELECT
-        o.id, ARRAY[o.language], l.tags, l.chunk_counts, o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
-        kbsearch.has_kb_vectors_v1(o.id, coalesce(p_space_id, o.active_space_id)),
+        o.id, ARRAY[o.language], o.reference_length, coalesce(p_profile, o.ranking_profile), coalesce(p_space_id, o.active_space_id), e.dimensions,
+        EXISTS (SELECT FROM kbsearch.count_kb_languages_v1(o.id)),
+        EXISTS (
+            SELECT FROM kbsearch.kb_article_embeddings AS v
+            WHERE v.org_id = o.id AND v.space_id = coalesce(p_space_id, o.active_space_id) AND v.searchable AND v.has_direction
+        ),
         p.profile, p.fusion, p.scorer, p.vector_weight, p.keyword_weight, p.rrf_k, p.kind_quota, p.policy,
         coalesce(p.retrieval, o.retrieval), coalesce(p.ann_window, o.ann_window)
     INTO
-        v_plan.org_id, v_plan.configurations, v_plan.tags, v_plan.chunk_counts, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_vectors,
+        v_plan.org_id, v_plan.configurations, v_reference_length, v_profile, v_plan.space_id, v_dimensions, v_has_languages, v_has_vectors,
         v_plan.profile, v_plan.fusion, v_scorer, v_plan.vector_weight, v_plan.keyword_weight, v_plan.rrf_k, v_plan.kind_quota, v_policy,
         v_retrieval, v_window
     FROM kbsearch.organizations AS o
-    CROSS JOIN LATERAL (
-        SELECT ARRAY['']::text[] || array_agg(u.tag ORDER BY u.tag) AS tags, 0::bigint || array_agg(u.chunk_count ORDER BY u.tag) AS chunk_counts
-        FROM kbsearch.count_kb_languages_v1(o.id) AS u
-    ) AS l
     LEFT JOIN kbsearch.kb_embedding_spaces AS e ON e.id = coalesce(p_space_id, o.active_space_id)
     LEFT JOIN LATERAL kbsearch.resolve_kb_profile_v1(o.id, coalesce(p_profile, o.ranking_profile)) AS p ON true
     WHERE o.id = p_org_id;
@@ -6562,20 +6545,22 @@ BEGIN
     v_plan.row_offset := p_offset;
 
     -- filters
-    IF cardinality(p_kinds) = 0 OR array_ndims(p_kinds) > 1 OR array_position(ARRAY(SELECT k.kind FROM unnest(p_kinds) AS k (kind)), NULL) IS NOT NULL THEN
-        RAISE EXCEPTION 'p_kinds is empty, has a NULL in it or is no simple list'
-            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kinds', 'given', to_jsonb(p_kinds))::text,
-                HINT = 'Name at least one kind, or pass NULL for all kinds.';
+    IF p_kinds IS NOT NULL THEN
+        IF cardinality(p_kinds) = 0 OR array_ndims(p_kinds) > 1 OR array_position(ARRAY(SELECT k.kind FROM unnest(p_kinds) AS k (kind)), NULL) IS NOT NULL THEN
+            RAISE EXCEPTION 'p_kinds is empty, has a NULL in it or is no simple list'
+                USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kinds', 'given', to_jsonb(p_kinds))::text,
+                    HINT = 'Name at least one kind, or pass NULL for all kinds.';
+        END IF;
     END IF;
-    IF p_metadata IS NOT NULL AND (
-        jsonb_typeof(p_metadata) NOT IN ('object', 'array')
-        OR jsonb_typeof(p_metadata) = 'array' AND (
-            jsonb_array_length(p_metadata) = 0 OR EXISTS (SELECT 1 FROM jsonb_array_elements(p_metadata) AS m (element) WHERE jsonb_typeof(m.element) <> 'object')
-        )
-    ) THEN
-        RAISE EXCEPTION 'p_metadata is neither an object nor a non-empty array of objects'
-            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_metadata', 'given', jsonb_typeof(p_metadata))::text,
-                HINT = 'Pass {"key": value} for articles whose metadata contains it, or an array of such objects for any of them.';
+    IF p_metadata IS NOT NULL THEN
+        IF jsonb_typeof(p_metadata) NOT IN ('object', 'array')
+            OR jsonb_typeof(p_metadata) = 'array' AND (
+                jsonb_array_length(p_metadata) = 0 OR EXISTS (SELECT 1 FROM jsonb_array_elements(p_metadata) AS m (element) WHERE jsonb_typeof(m.element) <> 'object')
+            ) THEN
+            RAISE EXCEPTION 'p_metadata is neither an object nor a non-empty array of objects'
+                USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_metadata', 'given', jsonb_typeof(p_metadata))::text,
+                    HINT = 'Pass {"key": value} for articles whose metadata contains it, or an array of such objects for any of them.';
+        END IF;
     END IF;
     IF cardinality(p_kinds) > 1000 THEN
         RAISE EXCEPTION 'p_kinds names % kinds, at most 1000', cardinality(p_kinds)
@@ -6587,15 +6572,17 @@ BEGIN
             USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_metadata', 'bytes', octet_length(p_metadata::text), 'maximum_bytes', 32768, 'maximum_depth', 64)::text,
                 HINT = 'Filter by fewer keys, or by a key that stands for them.';
     END IF;
-    IF (SELECT count(*) FROM jsonb_object_keys(CASE jsonb_typeof(p_kind_quota) WHEN 'object' THEN p_kind_quota ELSE '{}' END) AS q (kind)) > 1000 THEN
-        RAISE EXCEPTION 'p_kind_quota names more than 1000 kinds'
-            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'maximum', 1000)::text,
-                HINT = 'Name fewer kinds; "*" is for kinds that are not named.';
-    END IF;
-    IF NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN
-        RAISE EXCEPTION 'p_kind_quota is not an object of whole numbers from 0 to 999999999'
-            USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'given', CASE WHEN octet_length(p_kind_quota::text) <= 200 THEN p_kind_quota ELSE to_jsonb(left(p_kind_quota::text, 200)) END)::text,
-                HINT = 'Pass for instance {"policy": 3, "faq": 2, "*": 0}; "*" is for kinds that are not named.';
+    IF p_kind_quota IS NOT NULL THEN
+        IF (SELECT count(*) FROM jsonb_object_keys(CASE jsonb_typeof(p_kind_quota) WHEN 'object' THEN p_kind_quota ELSE '{}' END) AS q (kind)) > 1000 THEN
+            RAISE EXCEPTION 'p_kind_quota names more than 1000 kinds'
+                USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'maximum', 1000)::text,
+                    HINT = 'Name fewer kinds; "*" is for kinds that are not named.';
+        END IF;
+        IF NOT kbsearch.is_kb_quota_v1(p_kind_quota) THEN
+            RAISE EXCEPTION 'p_kind_quota is not an object of whole numbers from 0 to 999999999'
+                USING ERRCODE = 'KBFLT', DETAIL = jsonb_build_object('argument', 'p_kind_quota', 'given', CASE WHEN octet_length(p_kind_quota::text) <= 200 THEN p_kind_quota ELSE to_jsonb(left(p_kind_quota::text, 200)) END)::text,
+                    HINT = 'Pass for instance {"policy": 3, "faq": 2, "*": 0}; "*" is for kinds that are not named.';
+        END IF;
     END IF;
     IF p_min_score = 'NaN' THEN
         RAISE EXCEPTION 'p_min_score is NaN'
@@ -6631,6 +6618,13 @@ BEGIN
                 USING ERRCODE = 'KBLNG', DETAIL = jsonb_build_object('argument', 'p_language', 'given', p_language)::text,
                     HINT = 'Name one of pg_catalog.pg_ts_config, german for instance (outside of pg_catalog: schema.name), or NULL for every language in use.';
         END IF;
+    END IF;
+    v_plan.tags := ARRAY[''];
+    v_plan.chunk_counts := ARRAY[0];
+    IF v_has_languages THEN
+        SELECT v_plan.tags || array_agg(u.tag ORDER BY u.tag), v_plan.chunk_counts || array_agg(u.chunk_count ORDER BY u.tag)
+        INTO v_plan.tags, v_plan.chunk_counts
+        FROM kbsearch.count_kb_languages_v1(p_org_id) AS u;
     END IF;
     IF p_cursor IS NOT NULL THEN
         -- what page 1 was scored by, whatever was written since
@@ -6750,7 +6744,10 @@ BEGIN
         INTO v_plan.chunk_total, v_plan.document_frequencies
         FROM unnest(v_plan.lexemes) WITH ORDINALITY AS q (lexeme, n)
         LEFT JOIN kbsearch.count_kb_documents_v1(p_org_id, v_plan.lexemes) AS d ON d.lexeme = q.lexeme;
-        v_plan.chunk_counts[1] := v_plan.chunk_total - coalesce((SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts[2:]) AS c (chunk_count)), 0);
+        v_plan.chunk_counts[1] := v_plan.chunk_total;
+        IF cardinality(v_plan.chunk_counts) > 1 THEN
+            v_plan.chunk_counts[1] := v_plan.chunk_total - (SELECT sum(c.chunk_count) FROM unnest(v_plan.chunk_counts[2:]) AS c (chunk_count));
+        END IF;
     END IF;
 
     IF clock_timestamp() > v_plan.deadline THEN
@@ -6812,23 +6809,27 @@ BEGIN
     IF v_retrieval <> 'exact' OR v_parts[4] LIKE '%/%' THEN
         v_plan := kbsearch.window_kb_search_v1(v_plan, p_query_embedding, v_retrieval, v_window, substr(v_parts[4], 33));
     END IF;
-    v_plan.cursor_prefix := concat_ws(
-        ' ', '1', p_org_id, v_plan.profile, concat(v_digest, v_plan.window_tag),
-        (
+    v_counts := v_plan.chunk_counts[1];
+    IF cardinality(v_plan.chunk_counts) > 1 THEN
+        v_counts := (
             SELECT string_agg(CASE WHEN c.n = 1 THEN '' ELSE encode(convert_to(c.tag, 'UTF8'), 'hex') || ':' END || c.chunk_count, ',' ORDER BY c.n)
             FROM unnest(v_plan.tags, v_plan.chunk_counts) WITH ORDINALITY AS c (tag, chunk_count, n)
             WHERE c.n = 1 OR c.chunk_count > 0
-        ),
-        (
-            -- a number is of the word behind the one before it, unless it names another
-            SELECT coalesce(string_agg(CASE WHEN f.n > f.last_n + 1 THEN f.n || ':' ELSE '' END || f.document_frequency, ',' ORDER BY f.n), '')
+        );
+    END IF;
+    -- a number is of the word behind the one before it, unless it names another
+    v_frequencies := array_to_string(v_plan.document_frequencies, ',');
+    IF 0 = ANY (v_plan.document_frequencies) THEN
+        v_frequencies := (
+            SELECT string_agg(CASE WHEN f.n > f.last_n + 1 THEN f.n || ':' ELSE '' END || f.document_frequency, ',' ORDER BY f.n)
             FROM (
                 SELECT d.n, d.document_frequency, lag(d.n, 1, 0::bigint) OVER (ORDER BY d.n) AS last_n
                 FROM unnest(v_plan.document_frequencies) WITH ORDINALITY AS d (document_frequency, n)
                 WHERE d.document_frequency > 0
             ) AS f
-        )
-    );
+        );
+    END IF;
+    v_plan.cursor_prefix := concat_ws(' ', '1', p_org_id, v_plan.profile, concat(v_digest, v_plan.window_tag), v_counts, coalesce(v_frequencies, ''));
     IF p_limit * octet_length(v_plan.cursor_prefix) > 50331648 THEN
         -- each row has a cursor, so they are gigabytes for questions of thousands of words in many languages; in base64 this is 64 MiB
         RAISE EXCEPTION 'p_limit is %, at most % rows of so many words in so many languages have a cursor', p_limit, 50331648 / octet_length(v_plan.cursor_prefix)
@@ -7190,6 +7191,97 @@ $$;
 -- Name: FUNCTION rank_kb_arbitrated_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.rank_kb_arbitrated_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint) IS 'The articles of a search whose legs are arbitrated, as rank_kb_articles_v1 has them, with the decision (apply_kb_decision_v1) and the manifest (build_kb_manifest_v1; NULL where neither leg found anything). At least one row: where the page is empty, one without an article.';
+
+-- Name: rank_kb_general_v1(kbsearch.kb_search_plan, ext.vector, bigint, bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.rank_kb_general_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) RETURNS TABLE(place bigint, article_id bigint, chunk_id bigint, score bigint, similarity integer, raw double precision, tied_with bigint, total bigint)
+    LANGUAGE plpgsql STABLE ROWS 10 PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET work_mem TO '64MB'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_hashagg TO 'on'
+    SET enable_nestloop TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_memoize TO 'off'
+    SET max_parallel_workers_per_gather TO '0'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    -- variables are read faster than fields, and some are read for every row
+    v_org_id CONSTANT bigint := p_plan.org_id;
+    v_space_id CONSTANT bigint := p_plan.space_id;
+    v_known_lexemes CONSTANT text[] := p_plan.known_lexemes;
+    v_term_weights CONSTANT double precision[] := p_plan.term_weights;
+    v_counts_terms CONSTANT boolean := p_plan.counts_terms;
+    v_allowed CONSTANT bigint[] := p_plan.allowed;
+    v_uses_vector CONSTANT boolean := p_plan.uses_vector;
+    v_uses_keyword CONSTANT boolean := p_plan.uses_keyword;
+    v_dense CONSTANT boolean := p_plan.dense;
+    v_fusion CONSTANT text := p_plan.fusion;
+    v_vector_weight CONSTANT double precision := p_plan.vector_weight;
+    v_keyword_weight CONSTANT double precision := p_plan.keyword_weight;
+    v_rrf_k CONSTANT integer := p_plan.rrf_k;
+    v_keyword_bound CONSTANT double precision := p_plan.keyword_bound;
+    v_min_score CONSTANT double precision := p_plan.min_score;
+    v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
+    v_vector_unit CONSTANT double precision := p_plan.vector_unit;
+    v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
+BEGIN
+    RETURN QUERY
+    WITH candidates AS MATERIALIZED (
+        SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
+        FROM kbsearch.list_kb_candidates_v1(
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense,
+            v_vector_unit, v_keyword_unit, v_fusion, v_vector_weight, v_keyword_weight, v_rrf_k, v_keyword_bound, v_min_score
+        ) AS c
+    ),
+    cut AS (
+        SELECT q.article_id
+        FROM (
+            SELECT c.article_id, a.kind, row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
+            FROM candidates AS c
+            INNER JOIN kbsearch.kb_articles AS a ON a.org_id = v_org_id AND a.id = c.article_id
+        ) AS q
+        WHERE q.place_in_kind > coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
+    ),
+    counted AS MATERIALIZED (
+        SELECT
+            count(*) AS total,
+            count(*) FILTER (WHERE c.score > p_after_score OR (c.score = p_after_score AND c.article_id <= p_after_article_id)) AS before
+        FROM candidates AS c
+        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
+    ),
+    page AS MATERIALIZED (
+        SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
+        FROM candidates AS c
+        WHERE
+            (v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u))
+            AND (p_after_score IS NULL OR c.score < p_after_score OR (c.score = p_after_score AND c.article_id > p_after_article_id))
+        ORDER BY score DESC, article_id ASC
+        LIMIT p_limit OFFSET p_offset
+    ),
+    groups AS MATERIALIZED (
+        SELECT c.score, count(*) AS size
+        FROM candidates AS c
+        WHERE c.score BETWEEN (SELECT min(p.score) FROM page AS p) AND (SELECT max(p.score) FROM page AS p)
+        GROUP BY c.score
+    )
+    SELECT
+        counted.before + p_offset + row_number() OVER (ORDER BY p.score DESC, p.article_id ASC),
+        p.article_id, p.chunk_id, p.score, p.similarity, p.raw, g.size - 1, counted.total
+    FROM page AS p
+    INNER JOIN groups AS g ON g.score = p.score
+    CROSS JOIN counted
+    ORDER BY score DESC, article_id ASC;
+END
+$$;
+
+-- Name: FUNCTION rank_kb_general_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.rank_kb_general_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint) IS 'What rank_kb_articles_v1 returns, for any search that neither is arbitrated nor has windows.';
 
 -- Name: rank_kb_window_v1(kbsearch.kb_search_plan, bigint, bigint, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 

@@ -33,6 +33,7 @@ TIMEOUT = 900.0
 """Seconds for the tests of one mutant."""
 
 RANK = "functions/search/rank_kb_articles_v1.sql"
+GENERAL = "functions/search/rank_kb_general_v1.sql"
 PREPARE = "functions/search/prepare_kb_search_v1.sql"
 LIST = "functions/search/list_kb_results_v1.sql"
 DIGEST = "functions/search/digest_kb_request_v1.sql"
@@ -505,7 +506,7 @@ MUTANTS = (
         "quota without its tie-break",
         (
             Edit(
-                RANK,
+                GENERAL,
                 "(PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC)",
                 "(PARTITION BY a.kind ORDER BY c.score DESC)",
             ),
@@ -515,7 +516,7 @@ MUTANTS = (
         "quota before collapse",
         (
             Edit(
-                RANK,
+                GENERAL,
                 "FROM candidates AS c\n            INNER JOIN kbsearch.kb_articles",
                 "FROM kbsearch.fuse_kb_weighted_v1(v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, "
                 "v_uses_vector, v_uses_keyword, v_dense, v_vector_unit, v_keyword_unit) AS c\n            INNER JOIN kbsearch.kb_articles",
@@ -531,8 +532,8 @@ MUTANTS = (
         (
             Edit(
                 RANK,
-                "    ),\n    cut AS (",
-                "        ORDER BY c.score DESC, c.article_id ASC LIMIT 3 * (p_limit + p_offset)\n    ),\n    cut AS (",
+                "    ),\n    counted AS MATERIALIZED (",
+                "        ORDER BY c.score DESC, c.article_id ASC LIMIT 3 * (p_limit + p_offset)\n    ),\n    counted AS MATERIALIZED (",
             ),
         ),
     ),
@@ -617,7 +618,7 @@ MUTANTS = (
         "ties counted after the quota",
         (
             Edit(
-                RANK,
+                GENERAL,
                 "FROM candidates AS c\n        WHERE c.score",
                 "FROM candidates AS c\n        WHERE (v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)) AND c.score",
             ),
@@ -651,8 +652,8 @@ MUTANTS = (
         (
             Edit(
                 PREPARE,
-                "        v_plan.chunk_counts[1] := v_plan.chunk_total - coalesce(",
-                "        v_plan.chunk_counts[1] := v_plan.chunk_total - 0 * coalesce(",
+                "v_plan.chunk_counts[1] := v_plan.chunk_total - (",
+                "v_plan.chunk_counts[1] := v_plan.chunk_total - 0 * (",
             ),
         ),
     ),

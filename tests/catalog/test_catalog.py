@@ -12,7 +12,7 @@ import pytest
 from kbsearch import migrate
 
 FUNCTIONS = sorted((migrate.sql_root() / "functions").rglob("*.sql"))
-RANKING = ("rank_kb_articles_v1",)
+RANKING = ("rank_kb_articles_v1", "rank_kb_general_v1")
 """Where chunks become articles and articles get their places."""
 HEADER = re.compile(
     r"^CREATE FUNCTION kbsearch\.(?P<name>\w+)\(.*?^LANGUAGE (?P<language>sql|plpgsql) (?P<volatility>IMMUTABLE|STABLE|VOLATILE) "

@@ -8,7 +8,7 @@ RETURNS TABLE (
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH sealing AS MATERIALIZED (
-        SELECT (kbsearch.list_kb_cursor_keys_v1((p_plan).org_id))[1] AS pads
+        SELECT (SELECT k.pads FROM kbsearch.kb_cursor_keys AS k WHERE k.org_id = (p_plan).org_id ORDER BY k.id DESC LIMIT 1) AS pads
     )
 
     SELECT

@@ -1,6 +1,8 @@
 -- The ranking: chunks are scored, an article is its best chunk, the floor and the quotas cut, and one total order decides. Nothing is cut before
 -- the collapse. Settings: an organisation's rows are always read through its own index entries, also where it owns most of a table and a
 -- sequential scan of everybody's rows would look cheaper; joins are by hash, because the planner cannot know how many rows a word brings.
+-- A search starts every node of its plan, also those that it has no use for: a good part of what a small organisation's costs. So what few searches
+-- need stands in functions of its own, and the constants here leave it out of the plan.
 CREATE FUNCTION kbsearch.rank_kb_articles_v1(
     p_plan kbsearch.kb_search_plan, p_embedding vector, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint
 ) RETURNS TABLE (
@@ -31,14 +33,8 @@ DECLARE
     v_allowed CONSTANT bigint[] := p_plan.allowed;
     v_uses_vector CONSTANT boolean := p_plan.uses_vector;
     v_uses_keyword CONSTANT boolean := p_plan.uses_keyword;
-    v_dense CONSTANT boolean := p_plan.dense;
     v_fusion CONSTANT text := p_plan.fusion;
-    v_vector_weight CONSTANT double precision := p_plan.vector_weight;
-    v_keyword_weight CONSTANT double precision := p_plan.keyword_weight;
-    v_rrf_k CONSTANT integer := p_plan.rrf_k;
-    v_keyword_bound CONSTANT double precision := p_plan.keyword_bound;
     v_min_score CONSTANT double precision := p_plan.min_score;
-    v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
     v_vector_unit CONSTANT double precision := p_plan.vector_unit;
     v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
 BEGIN
@@ -58,36 +54,32 @@ BEGIN
         FROM kbsearch.rank_kb_window_v1(p_plan, p_limit, p_offset, p_after_score, p_after_article_id) AS r;
         RETURN;
     END IF;
+    IF p_plan.kind_quota IS NOT NULL OR v_fusion = 'rrf' OR (p_plan.dense AND NOT v_uses_vector) THEN
+        RETURN QUERY
+        SELECT r.place, r.article_id, r.chunk_id, r.score, r.similarity, r.raw, r.tied_with, r.total, NULL::text, NULL::jsonb
+        FROM kbsearch.rank_kb_general_v1(p_plan, p_embedding, p_limit, p_offset, p_after_score, p_after_article_id) AS r;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
         FROM kbsearch.list_kb_candidates_v1(
-            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, v_dense,
-            v_vector_unit, v_keyword_unit, v_fusion, v_vector_weight, v_keyword_weight, v_rrf_k, v_keyword_bound, v_min_score
+            v_org_id, v_space_id, p_embedding, v_known_lexemes, v_term_weights, v_counts_terms, v_allowed, v_uses_vector, v_uses_keyword, false,
+            v_vector_unit, v_keyword_unit, 'weighted', NULL, NULL, NULL, NULL, v_min_score
         ) AS c
-    ),
-    cut AS (
-        SELECT q.article_id
-        FROM (
-            SELECT c.article_id, a.kind, row_number() OVER (PARTITION BY a.kind ORDER BY c.score DESC, c.article_id ASC) AS place_in_kind
-            FROM candidates AS c
-            INNER JOIN kbsearch.kb_articles AS a ON a.org_id = v_org_id AND a.id = c.article_id
-        ) AS q
-        WHERE q.place_in_kind > coalesce((v_kind_quota ->> q.kind)::bigint, (v_kind_quota ->> '*')::bigint, q.place_in_kind)
     ),
     counted AS MATERIALIZED (
         SELECT
             count(*) AS total,
-            count(*) FILTER (WHERE c.score > p_after_score OR (c.score = p_after_score AND c.article_id <= p_after_article_id)) AS before
+            count(*) FILTER (
+                WHERE p_after_score IS NOT NULL AND (c.score > p_after_score OR (c.score = p_after_score AND c.article_id <= p_after_article_id))
+            ) AS before
         FROM candidates AS c
-        WHERE v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u)
     ),
     page AS MATERIALIZED (
         SELECT c.article_id, c.chunk_id, c.score, c.similarity, c.raw
         FROM candidates AS c
-        WHERE
-            (v_kind_quota IS NULL OR c.article_id NOT IN (SELECT u.article_id FROM cut AS u))
-            AND (p_after_score IS NULL OR c.score < p_after_score OR (c.score = p_after_score AND c.article_id > p_after_article_id))
+        WHERE (p_after_score IS NULL OR c.score < p_after_score OR (c.score = p_after_score AND c.article_id > p_after_article_id))
         ORDER BY score DESC, article_id ASC
         LIMIT p_limit OFFSET p_offset
     ),

@@ -52,7 +52,7 @@ def test_what_another_does_with_an_approximate_index(db: Database) -> None:
 NO_ANSWERS = {
     "prepare_kb_search_v1", "list_kb_ranking_v1", "list_kb_candidates_v1",
     "rank_kb_legs_v1", "fuse_kb_weighted_v1", "fuse_kb_rrf_v1", "match_kb_vector_v1",
-    "match_kb_keyword_v1", "select_kb_articles_v1", "find_kb_operators_v1", "has_kb_embeddings_v1", "has_kb_vectors_v1",
+    "match_kb_keyword_v1", "select_kb_articles_v1", "find_kb_operators_v1", "has_kb_embeddings_v1",
     "count_kb_documents_v1", "count_kb_embeddings_v1", "count_kb_languages_v1", "count_kb_lost_languages_v1", "count_kb_space_v1",
     "compare_kb_articles_v1", "look_up_kb_keyword_v1", "match_kb_keyword_ranges_v1", "list_kb_keyword_top_v1",
     "look_up_kb_postings_v1", "look_up_kb_blocks_v1", "look_up_kb_blocked_v1", "split_kb_lexemes_v1", "list_kb_block_hits_v1", "list_kb_block_top_v1",
