@@ -107,7 +107,7 @@ def test_a_write_beside_later_ones_stays_noted(two: tuple[Connection, Connection
         try:
             one.execute("SELECT kbsearch.build_kb_keyword_blocks_v1(1, %s)", [row[0]])
         except psycopg.errors.DataException as error:
-            pytest.fail(f"a chunk has two impacts: {error}")
+            raise AssertionError("a chunk has two impacts") from error
         write("after the blocks")
     if moment == "open all the while":
         other.execute("COMMIT")
