@@ -90,8 +90,8 @@ def table(results: Results) -> list[str]:
             (
                 file,
                 ", ".join(part for part, _ in parts),
-                _range([one["when"][:16].replace("T", " ") for _, one in parts if "when" in one]),
-                _range([number(one["load"]) for _, one in parts if one.get("load") is not None]),
+                _range(sorted(one["when"][:16].replace("T", " ") for _, one in parts if "when" in one)),
+                _range(list(map(number, sorted(one["load"] for _, one in parts if one.get("load") is not None)))),
                 sql,
                 difference,
             )
@@ -168,5 +168,4 @@ def _range(values: Sequence[str]) -> str:
     """First and last; one where they are the same."""
     if not values:
         return "-"
-    low, high = min(values), max(values)
-    return low if low == high else f"{low} to {high}"
+    return values[0] if values[0] == values[-1] else f"{values[0]} to {values[-1]}"

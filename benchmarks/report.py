@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import provenance
-from benchmarks.data import CLASSES
+from benchmarks import provenance, tables
 from benchmarks.drawing import draw
-from benchmarks.figures import Figure, grid, number, rows
-from benchmarks.lookup import ALL, CLIENTS, KINDS, NOWHERE, TITLES, Results, find, number_of, tps
-from benchmarks.peers import PEERS
-from benchmarks.questions import ASKED, COSINES, OFTEN, WORDS
-from benchmarks.store import LARGE, SETTINGS, TENANT
+from benchmarks.figures import Figure, grid, rows
+from benchmarks.lookup import KINDS, NOWHERE, Results, find
+from benchmarks.questions import COSINES, OFTEN, WORDS
+from benchmarks.store import SETTINGS
 from benchmarks.targets import targets
 
 HERE = Path(__file__).resolve().parent
 PAGE, PLOTS, RESULTS = HERE / "RESULTS.md", HERE / "plots", HERE / "results"
-MEGABYTE = 1_000_000
-
-_TABLES = {
-    "guide_and": "guide_documents",
-    "guide_or": "guide_documents",
-    "example": "example_documents",
-    "pghybrid": "pghybrid_documents",
-}
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:
@@ -73,7 +62,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
                     "peers can be asked for. Ratio: in terms of `ann`."
                 )
             ],
-            _latency(small),
+            tables.latency(small),
             _pictures(plots, "latency"),
             ["LangChain reads whole rows of both legs, vectors included, into Python, and fuses them there."]
             if find(small.get("latency"), system="langchain")
@@ -90,20 +79,20 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
                     "too (load as noted in the results)."
                 )
             ],
-            _columns(small),
+            tables.columns(small),
             ["## The keyword leg alone, its first 400"],
             provenance.note(results, "100k", "keyword"),
-            _keyword(small),
+            tables.keyword(small),
             ["## Throughput"],
             provenance.note(results, "100k", "throughput"),
             ["Answers a second by pgbench, mixed words, the large organisation."],
-            _throughput(small),
+            tables.throughput(small),
             _pictures(plots, "throughput"),
             ["## Locks"],
             provenance.note(results, "100k", "locks"),
-            [_locks(small["locks"])] if small.get("locks") else ["Not measured."],
+            [tables.locks(small["locks"])] if small.get("locks") else ["Not measured."],
         ]
-    if recalled := _recall([one for one in (small, large) if one]):
+    if recalled := tables.recall([one for one in (small, large) if one]):
         parts += [
             ["## Recall through windows"],
             [*provenance.note(results, "100k", "recall"), *provenance.note(results, "1m", "recall")],
@@ -115,7 +104,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
     parts += [
         ["## Quality"],
         provenance.note(results, "quality", "quality"),
-        _quality(quality) if quality else ["Not measured: the collections are not here."],
+        tables.quality(quality) if quality else ["Not measured: the collections are not here."],
     ]
     if large:
         parts += [
@@ -123,7 +112,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             provenance.note(results, "1m", "latency"),
             grid(
                 ("words", "p50", "p95", "p99"),
-                [(KINDS[one["words"]], *_percentiles(one)) for one in large.get("latency", ())],
+                [(KINDS[one["words"]], *tables.percentiles(one)) for one in large.get("latency", ())],
                 "lrrr",
             ),
         ]
@@ -135,7 +124,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             grid(
                 ("chunks of the organisation", "of the database", "retrieval", "p50", "p95", "p99"),
                 [
-                    (f"{one['org']:,}", f"{result['chunks']:,}", one["retrieval"], *_percentiles(one))
+                    (f"{one['org']:,}", f"{result['chunks']:,}", one["retrieval"], *tables.percentiles(one))
                     for result in (small, large)
                     for one in result.get("by_organisation", ())
                 ],
@@ -146,7 +135,7 @@ def markdown(results: Results, figures: Sequence[Figure], plots: Sequence[str]) 
             grid(
                 ("chunks of the organisation", "of the database", "p50", "p95", "p99"),
                 [
-                    (f"{one['org']:,}", f"{one['chunks']:,}", *_percentiles(one))
+                    (f"{one['org']:,}", f"{one['chunks']:,}", *tables.percentiles(one))
                     for one in sorted(curve.get("by_database", ()), key=lambda one: (one["org"], one["chunks"]))
                 ],
                 "rrrrr",
@@ -212,180 +201,9 @@ def _facts(results: Results) -> list[str]:
     ]
 
 
-def _latency(result: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for words, name in KINDS.items():
-        ours = number_of(result.get("latency"), "p50", system="kbsearch ann", words=words)
-        lines += [
-            (
-                name,
-                TITLES[one["system"]],
-                "filtered" if one["filter"] == "organisation" else "unfiltered",
-                *_percentiles(one),
-                _ratio(one["p50"], ours),
-            )
-            for one in result.get("latency", ())
-            if one["words"] == words
-        ]
-    return grid(("words", "system", "", "p50", "p95", "p99", "ratio"), lines, "lllrrrr")
-
-
-def _keyword(result: Mapping[str, Any]) -> list[str]:
-    return grid(
-        ("words", "system", "p50", "p95", "p99"),
-        [(KINDS[one["words"]], TITLES[one["system"]], *_percentiles(one)) for one in result.get("keyword", ())],
-        "llrrr",
-    )
-
-
-def _columns(result: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for system in ("kbsearch ann", "kbsearch exact", *(one.key for one in PEERS)):
-        walked = find(result.get("pages"), system=system)
-        used = find(result.get("memory"), system=system)
-        recalled = [
-            "1 (exact)"
-            if system == "kbsearch exact"
-            else _share(find(result.get("recall"), system=system, org=org_id, words=words), "recall")
-            for org_id in (LARGE, TENANT)
-            for words in (ASKED, ALL)
-        ]
-        build, disk = _made(result, system)
-        lines.append(
-            (
-                TITLES[system],
-                *recalled,
-                _share(find(result.get("recall"), system=system, org=LARGE, words=ASKED), "full"),
-                _share(walked, "right"),
-                number(walked.get("duplicates", math.nan)),
-                f"{number(walked['shown'])} of {walked['articles']:,}" if walked else "-",
-                number(used.get("peak", math.nan) / MEGABYTE),
-                number(disk),
-                number(build),
-            )
-        )
-    headings = (
-        "system",
-        "recall@10",
-        "worst case",
-        "of a 1 % tenant",
-        "worst case",
-        "full pages",
-        "pages right",
-        "repeated in a walk",
-        "articles shown",
-        "memory, MB",
-        "disk, MB",
-        "build, s",
-    )
-    return grid(headings, lines, "l" + "r" * (len(headings) - 1))
-
-
-def _made(result: Mapping[str, Any], system: str) -> tuple[float, float]:
-    """Seconds and megabytes."""
-    built, sizes = result.get("state", NOWHERE), result.get("disk", NOWHERE)
-    if system.startswith("kbsearch"):
-        stages = ["load", "compact", *(["ann 1"] if system == "kbsearch ann" else [])]
-        tables = [name for name in sizes if name.startswith("kbsearch.")]
-    else:
-        stages = [name for name in built if name.startswith(f"{_TABLES[system]} ")]
-        tables = [_TABLES[system]]
-    known = [built[name]["seconds"] for name in stages if name in built]
-    size = sum(sizes.get(name, math.nan) for name in tables) / MEGABYTE if tables else math.nan
-    return (sum(known) if known else math.nan), size
-
-
-def _quality(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    names = list(dict.fromkeys(one["collection"] for one in found))
-    systems = list(dict.fromkeys(one["system"] for one in found))
-    lines = [
-        (TITLES[system], *(f"{number_of(found, 'ndcg', system=system, collection=name):.3f}" for name in names))
-        for system in systems
-    ]
-    return [
-        "nDCG@10 on collections with relevance judgements, vectors of all-MiniLM-L6-v2; unfiltered, a collection a database.",
-        "",
-        *grid(("system", *names), lines, "l" + "r" * len(names)),
-    ]
-
-
-def _recall(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    lines = []
-    for result in results:
-        for one in result.get("recall", ()):
-            if one["system"] != "kbsearch ann" or "asked" not in one:
-                continue
-            about = {key: one[key] for key in ("org", "asked", "words", "window")}
-            legs = [find(result["recall"], system=f"kbsearch {leg} leg", **about) for leg in ("vector", "keyword")]
-            lines.append(
-                (
-                    f"{result['organisations'][str(one['org'])]:,}",
-                    f"{result['chunks']:,}",
-                    _ASKED[one["words"]],
-                    str(one["window"]),
-                    *(_share(found, "recall") for found in (one, *legs)),
-                    f"{one['least']:.1f}",
-                    _share(one, "full"),
-                    str(one["questions"]),
-                )
-            )
-    headings = (
-        "chunks of the organisation",
-        "of the database",
-        "questions",
-        "window",
-        "recall@10",
-        "vector leg alone",
-        "keyword leg alone",
-        "lowest of a question",
-        "full pages",
-        "questions asked",
-    )
-    return grid(headings, lines, "rrlrrrrrrr") if lines else []
-
-
-_ASKED = {
-    ASKED: "of one document",
-    **{kind: f"of one document, {name} words only" for kind, name in CLASSES.items()},
-    ALL: "worst case: words and vector unrelated, of every kind of words",
-}
-
-
-def _throughput(result: Mapping[str, Any]) -> list[str]:
-    systems = list(dict.fromkeys(one["system"] for one in result.get("throughput", ())))
-    lines = []
-    for system in systems:
-        values = [tps(result, system, clients) for clients in CLIENTS]
-        lines.append((TITLES[system], *(number(value) for value in values), _ratio(values[3], values[0])))
-    return grid(("system", "1 client", "2", "4", "8", "8 beside 1"), lines, "lrrrrr")
-
-
-def _locks(found: Mapping[str, Any]) -> str:
-    done = ", ".join(f"{count:,} of {name}" for name, count in sorted(found["done"].items()))
-    waits = "; ".join(f"{name}: {count}" for name, count in sorted(found["waits"].items()))
-    said = (
-        f"In {number(found['seconds'])} s, 4 readers of the large organisation and of one of 10,000 chunks, a writer in each of two others, "
-        f"and compact of the one of 10,000 and of a written one in turns: {done}. "
-        f"{found['looks']:,} looks at pg_locks found {'waits of ' + waits if waits else 'nobody waiting'}."
-    )
-    return said + (f" Errors: {'; '.join(found['failures'])}." if found["failures"] else "")
-
-
 def _pictures(plots: Iterable[str], name: str) -> list[str]:
     return [f"![{name}]({path})" for path in plots if Path(path).stem == name]
 
 
-def _percentiles(one: Mapping[str, Any]) -> tuple[str, str, str]:
-    return number(one["p50"]), number(one["p95"]), number(one["p99"])
-
-
-def _ratio(value: float, base: float) -> str:
-    return f"{value / base:.2f} x" if base and not math.isnan(value / base) else "-"
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _share(one: Mapping[str, Any], name: str) -> str:
-    return f"{one[name]:.3f}" if name in one else "-"
