@@ -358,12 +358,17 @@ THROUGH_WINDOWS = (
         ("tests/properties/test_2_partition.py",),
     ),
     Mutant(
+        "windows: what the keyword leg's first few chunks fill is all that there is",
+        (Edit(WINDOWS, "EXIT WHEN v_found > v_window OR", "EXIT WHEN v_found >= v_window OR"),),
+        ("tests/properties/test_2_partition.py",),
+    ),
+    Mutant(
         "windows: one that ties with what may be outside is called settled",
         (
             Edit(
                 RETRIEVAL,
-                "r.score > (p_plan.retrieval ->> 'settled_above')",
-                "r.score >= (p_plan.retrieval ->> 'settled_above')",
+                "s.score > v_settled_above",
+                "s.score >= v_settled_above",
             ),
         ),
         ("tests/properties/test_2_partition.py",),

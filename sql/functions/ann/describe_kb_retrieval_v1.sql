@@ -3,6 +3,9 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 DECLARE
+    v_certain_above CONSTANT bigint := p_plan.retrieval -> 'certain_above';
+    v_settled_above CONSTANT bigint := p_plan.retrieval -> 'settled_above';
+    v_min_score CONSTANT double precision := p_plan.min_score;
     v_certain bigint;
     v_settled bigint;
 BEGIN
@@ -12,10 +15,14 @@ BEGIN
             'window_exhausted', false
         );
     END IF;
-    SELECT
-        count(*) FILTER (WHERE r.score > (p_plan.retrieval ->> 'certain_above')::bigint), count(*) FILTER (WHERE r.score > (p_plan.retrieval ->> 'settled_above')::bigint)
-    INTO v_certain, v_settled
-    FROM kbsearch.rank_kb_window_v1(p_plan, NULL, 0, NULL, NULL) AS r;
+    IF p_plan.kind_quota IS NULL THEN
+        SELECT count(*) FILTER (WHERE s.score > v_certain_above), count(*) FILTER (WHERE s.score > v_settled_above) INTO v_certain, v_settled
+        FROM unnest(p_plan.window_scores) AS s (score)
+        WHERE v_min_score IS NULL OR s.score / 1e9::double precision >= v_min_score;
+    ELSE
+        SELECT count(*) FILTER (WHERE r.score > v_certain_above), count(*) FILTER (WHERE r.score > v_settled_above) INTO v_certain, v_settled
+        FROM kbsearch.rank_kb_window_v1(p_plan, NULL, 0, NULL, NULL) AS r;
+    END IF;
     RETURN jsonb_build_object(
         'mode', 'ann',
         'reason', NULL,

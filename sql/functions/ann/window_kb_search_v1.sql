@@ -40,6 +40,8 @@ DECLARE
     v_given bigint[];
     v_depth bigint;
     v_has_more boolean;
+    v_read bigint;
+    v_read_ids bigint[];
     v_members bigint[];
     v_found bigint;
     v_last_raw double precision;
@@ -103,22 +105,31 @@ BEGIN
         END IF;
         SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_chunk_ids, v_raws
         FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1) AS t;
-        WITH ranked AS MATERIALIZED (
-            SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
-            FROM (
-                SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
-                FROM unnest(v_chunk_ids[:v_depth], v_raws[:v_depth]) AS t (chunk_id, raw)
-                INNER JOIN (
-                    SELECT c.id, c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = v_org_id AND c.id = ANY (v_chunk_ids) OFFSET 0
-                ) AS h ON h.id = t.chunk_id
-                WHERE v_allowed IS NULL OR h.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
-                ORDER BY h.article_id ASC, t.raw DESC, t.chunk_id ASC
-            ) AS f
-        )
-        SELECT
-            cardinality(v_chunk_ids) > v_depth, (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window),
-            ARRAY(SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window)
-        INTO v_has_more, v_found, v_last_raw, v_article_ids;
+        v_has_more := cardinality(v_chunk_ids) > v_depth;
+        -- the first few are enough where most articles have one chunk
+        v_read := v_window + v_window / 4 + 1;
+        LOOP
+            v_read := least(v_read, v_depth);
+            v_read_ids := v_chunk_ids[:v_read];
+            WITH ranked AS MATERIALIZED (
+                SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
+                FROM (
+                    SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
+                    FROM unnest(v_read_ids, v_raws[:v_read]) AS t (chunk_id, raw)
+                    INNER JOIN (
+                        SELECT c.id, c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = v_org_id AND c.id = ANY (v_read_ids) OFFSET 0
+                    ) AS h ON h.id = t.chunk_id
+                    WHERE v_allowed IS NULL OR h.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
+                    ORDER BY h.article_id ASC, t.raw DESC, t.chunk_id ASC
+                ) AS f
+            )
+            SELECT
+                (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window),
+                ARRAY(SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window)
+            INTO v_found, v_last_raw, v_article_ids;
+            EXIT WHEN v_found > v_window OR v_read >= v_depth OR v_read >= cardinality(v_chunk_ids) OR v_chunk_ids IS NULL;
+            v_read := v_depth;
+        END LOOP;
         EXIT WHEN v_found >= v_window OR v_has_more IS NOT TRUE;
         v_depth := 16 * v_depth;
     END LOOP;
