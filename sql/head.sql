@@ -6307,16 +6307,46 @@ CREATE FUNCTION kbsearch.parse_kb_query_v1(p_query_text text, p_language regconf
     SET jit TO 'off'
     AS $_$
 DECLARE
-    -- a dash before a word is punctuation; the minus that excludes is the ASCII one, so dashes go before folding makes them minus signs
-    v_text text := translate(
-        kbsearch.fold_kb_text_v1(regexp_replace(coalesce(p_query_text, ''), '(^|[[:space:]])[\u2010-\u2015\u2212]+', '\1', 'g')),
-        U&'\201C\201D\201E\201F\00AB\00BB', '""""""'
-    );
+    v_text text;
+    v_dictionaries regdictionary[];
     v_fields text[];
     v_shapes text[];
 BEGIN
     operators := '[]';
     ignored := '{}';
+    IF p_query_text COLLATE "C" ~ '^[A-Za-z0-9 ]*$' THEN
+        -- plain words, as analyze_kb_text_v1 takes them: starting a long statement is a good part of a search of a small organisation
+        v_dictionaries := ARRAY(
+            SELECT m.mapdict::regdictionary FROM pg_catalog.pg_ts_config_map AS m WHERE m.mapcfg = p_language AND m.maptokentype = 1 ORDER BY m.mapseqno
+        );
+        SELECT
+            coalesce(array_agg(t.lexeme ORDER BY t.lexeme) FILTER (WHERE t.lexeme IS NOT NULL), '{}'),
+            coalesce(array_agg(t.term_count ORDER BY t.lexeme) FILTER (WHERE t.lexeme IS NOT NULL), '{}'),
+            coalesce(array_agg(t.forms ORDER BY t.lexeme) FILTER (WHERE t.lexeme IS NOT NULL), '{}'),
+            CASE WHEN count(*) = 0 THEN 'empty_query' WHEN count(t.lexeme) = 0 THEN 'stop_words_only' END
+        INTO lexemes, term_counts, forms, reason
+        FROM (
+            SELECT w.lexeme, count(*) AS term_count, string_agg(w.form, ' ') AS forms
+            FROM (
+                SELECT
+                    f.form,
+                    (coalesce(
+                        ts_lexize(v_dictionaries[1], f.form), ts_lexize(v_dictionaries[2], f.form), ts_lexize(v_dictionaries[3], f.form),
+                        ts_lexize(v_dictionaries[4], f.form)
+                    ))[1] COLLATE "C" AS lexeme
+                FROM (
+                    SELECT left(u.run, 64) AS form FROM string_to_table(lower(p_query_text COLLATE "C"), ' ') AS u (run) WHERE u.run <> '' OFFSET 0
+                ) AS f
+            ) AS w
+            GROUP BY w.lexeme
+        ) AS t;
+        RETURN;
+    END IF;
+    -- a dash before a word is punctuation; the minus that excludes is the ASCII one, so dashes go before folding makes them minus signs
+    v_text := translate(
+        kbsearch.fold_kb_text_v1(regexp_replace(coalesce(p_query_text, ''), '(^|[[:space:]])[\u2010-\u2015\u2212]+', '\1', 'g')),
+        U&'\201C\201D\201E\201F\00AB\00BB', '""""""'
+    );
     IF strpos(v_text, '"') = 0 AND strpos(v_text, '-') = 0 THEN
         -- no operators: a shorter statement, because starting a long one is a good part of a search of a small organisation
         SELECT

@@ -41,6 +41,7 @@ WEIGHTED = "functions/fuse/fuse_kb_weighted_v1.sql"
 LEGS = "functions/fuse/rank_kb_legs_v1.sql"
 CANDIDATES = "functions/fuse/list_kb_candidates_v1.sql"
 QUESTION = "functions/text/analyze_kb_question_v1.sql"
+PARSED = "functions/text/parse_kb_query_v1.sql"
 VECTOR = "functions/retrieve/match_kb_vector_v1.sql"
 WEIGH = "functions/retrieve/weigh_kb_terms_v1.sql"
 DOCUMENTS = "functions/retrieve/count_kb_documents_v1.sql"
@@ -661,6 +662,11 @@ MUTANTS = (
                 "v_plan.chunk_counts[1] := v_plan.chunk_total - 0 * (",
             ),
         ),
+    ),
+    Mutant(
+        "a question of plain words has longer ones than documents",
+        (Edit(PARSED, "SELECT left(u.run, 64) AS form", "SELECT u.run AS form"),),
+        ("tests/sql/test_description.py",),
     ),
     Mutant(
         "phrases hold in the named language only",

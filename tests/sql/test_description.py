@@ -67,6 +67,18 @@ CROSS JOIN LATERAL (
 ) AS d
 ORDER BY g.n"""
 
+ASKED = """
+SELECT coalesce(array_agg(t.lexeme ORDER BY t.lexeme), '{}'), coalesce(array_agg(t.term_count ORDER BY t.lexeme), '{}'),
+    coalesce(array_agg(t.forms ORDER BY t.lexeme), '{}')
+FROM (
+    SELECT a.lexeme COLLATE "C" AS lexeme, count(*) AS term_count, string_agg(a.form, ' ' ORDER BY a.n, a.part) AS forms
+    FROM kbsearch.analyze_kb_text_v1(ARRAY[%s], %s::regconfig) AS a
+    WHERE a.lexeme IS NOT NULL AND a.in_question
+    GROUP BY 1
+) AS t"""
+"""The words of a question without operators, counted."""
+PARSED = "SELECT p.lexemes, p.term_counts, p.forms, p.reason, p.operators, p.ignored FROM kbsearch.parse_kb_query_v1(%s, %s::regconfig) AS p"
+
 _LETTERS = st.characters(codec="utf-8", exclude_characters="\0")
 _PLANES = st.one_of(
     [
@@ -145,6 +157,27 @@ def test_a_description_counts_the_words_of_the_analysis(connection: psycopg.Conn
     @settings(examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     def law(chunks: list[Fields], language: str) -> None:
         agree(connection, chunks, language)
+
+    law()
+
+
+def test_a_question_of_plain_words_counts_the_words_of_the_analysis(connection: psycopg.Connection[Any]) -> None:
+    """Such a question takes a shorter way; a tab behind it, which cuts words as a space does, has it take the other one."""
+    words = st.sampled_from(
+        ["the", "of", "The", "Running", "runs", "policies", "2332", "a1b2c3", "x" * 65, "Y" * 70, "I"]
+    )
+    plain = st.text(st.sampled_from("abIXYZ09 "), max_size=12) | st.lists(words, max_size=8).map(" ".join)
+
+    @given(plain, st.sampled_from(LANGUAGES))
+    @example("", "english")
+    @example("   ", "english")
+    @example("the of", "english")
+    @settings(examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    def law(question: str, language: str) -> None:
+        parsed = connection.execute(PARSED, (question, language)).fetchone()
+        assert parsed is not None
+        assert parsed[:3] == connection.execute(ASKED, (question, language)).fetchone()
+        assert parsed == connection.execute(PARSED, (question + "\t", language)).fetchone()
 
     law()
 
