@@ -104,16 +104,28 @@ ORDER BY c.relname""",
 
 
 def _execute(ex: Examination, names: Sequence[str]) -> list[str]:
+    """EXECUTE on functions, but not on those of triggers, which act as the owner and fire without it."""
     missing = ex.value(
         """SELECT pg_catalog.count(*)
 FROM pg_catalog.pg_proc AS p
 WHERE p.pronamespace = pg_catalog.to_regnamespace(%(schema)s) AND p.proname = ANY (%(names)s)
-    AND NOT pg_catalog.has_function_privilege(%(role)s, p.oid, 'EXECUTE')""",
+    AND p.prorettype <> 'pg_catalog.trigger'::pg_catalog.regtype AND NOT pg_catalog.has_function_privilege(%(role)s, p.oid, 'EXECUTE')""",
         schema=ex.schema,
         names=list(names),
         role=ex.role,
     )
-    return [f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch TO {_quoted(ex)};"] if missing else []
+    if not missing:
+        return []
+    triggers = ex.value(
+        """SELECT pg_catalog.string_agg(pg_catalog.format('kbsearch.%%I()', p.proname), ', ' ORDER BY p.proname)
+FROM pg_catalog.pg_proc AS p
+WHERE p.pronamespace = pg_catalog.to_regnamespace(%(schema)s) AND p.prorettype = 'pg_catalog.trigger'::pg_catalog.regtype""",
+        schema=ex.schema,
+    )
+    return [
+        f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch TO {_quoted(ex)};",
+        f"REVOKE EXECUTE ON FUNCTION {triggers} FROM {_quoted(ex)};",
+    ]
 
 
 def _extension(ex: Examination) -> list[str]:

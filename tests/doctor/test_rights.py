@@ -185,9 +185,15 @@ def test_functions_that_not_everybody_may_execute(patient: Patient, role: str, a
     patient.cure(right(patient, "rights.search", role))
     patient.operate("REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch FROM PUBLIC")
     finding = right(patient, "rights.search", role)
-    assert finding.advice == f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch TO {role};"
+    grant, revoke = finding.advice.splitlines()
+    assert grant == f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch TO {role};"
+    assert revoke.startswith(
+        "REVOKE EXECUTE ON FUNCTION kbsearch.kb_articles_guard_v1(), kbsearch.kb_chunks_begin_v1(), "
+    )
+    assert revoke.endswith(f"() FROM {role};")
     patient.cure(finding)
     assert as_role(SEARCH) == "20"
+    assert as_role("SELECT pg_catalog.has_function_privilege('kbsearch.kb_chunks_truncated_v1()', 'EXECUTE')") is False
 
 
 def test_functions_of_pgvector_that_not_everybody_may_execute(patient: Patient, role: str, as_role: AsRole) -> None:
