@@ -62,11 +62,13 @@ def main() -> int:
     if given.kills < 0 or given.installs < 0:
         parser.error("--kills and --installs are 0 or more")
     console = Console()
-    started = time.monotonic()
+    marks = [time.monotonic()]
     try:
         with besieged(given.seed) as siege, Progress(console=console) as progress:
+            marks.append(time.monotonic())
             for number in progress.track(range(given.kills), description="kills"):
                 siege.strike(WAYS[number % len(WAYS)])
+            marks.append(time.monotonic())
             dsn = embedded.start(siege.data).dsn("siege")
             waiting = progress.add_task("deadlock hunt", total=None)
             calls = sum(
@@ -77,8 +79,10 @@ def main() -> int:
                 Counter[str](),
             )
             progress.update(waiting, total=1, completed=1)
+            marks.append(time.monotonic())
             waiting = progress.add_task("upgrades", total=None)
             upgrades = upgrade_while_searching(dsn, given.installs)
+            marks.append(time.monotonic())
             progress.update(waiting, total=1, completed=1)
     except AssertionError as fault:
         console.print(f"FAULT: {fault}", style="red", markup=False)
@@ -88,9 +92,11 @@ def main() -> int:
         return 130
     made = table(siege.counted, calls, upgrades)
     console.print(made, markup=False, highlight=False)
-    console.print(
-        f"{time.monotonic() - started:.0f} s; errors by SQLSTATE: {dict(calls)}", markup=False, highlight=False
+    parts = ("preparation", "kills", "deadlock hunt", "upgrades")
+    took = ", ".join(
+        f"{name} {until - since:.0f} s" for name, since, until in zip(parts, marks, marks[1:], strict=False)
     )
+    console.print(f"{took}; errors by SQLSTATE: {dict(calls)}", markup=False, highlight=False)
     if any(code not in (*GONE, "acts") for code in calls):
         return 1
     write(PAGE, made)
