@@ -2894,6 +2894,7 @@ BEGIN
             WHEN jsonb_typeof(a.article) <> 'object' THEN 'is no object'
             WHEN jsonb_typeof(coalesce(a.article -> 'external_ref', 'null')) <> 'string' THEN 'has no external_ref'
             WHEN octet_length(a.article ->> 'external_ref') > 2000 THEN format('its external_ref has %s bytes, at most 2000', octet_length(a.article ->> 'external_ref'))
+            WHEN octet_length(a.article ->> 'title') > 8192 THEN format('its title has %s bytes, at most 8192', octet_length(a.article ->> 'title'))
             WHEN jsonb_typeof(coalesce(a.article -> 'kind', 'null')) <> 'string' OR a.article ->> 'kind' IN ('', '*') THEN 'its kind is empty, * or no text'
             WHEN jsonb_typeof(coalesce(a.article -> 'published', 'null')) <> 'boolean' THEN 'its published is not true or false'
             WHEN jsonb_typeof(coalesce(a.article -> 'chunks', 'null')) <> 'array' THEN 'its chunks are no array'
@@ -4508,48 +4509,10 @@ CREATE FUNCTION kbsearch.kb_organizations_changed_v1() RETURNS trigger
     AS $$
 DECLARE
     v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
-    v_attempt integer := 0;
-    v_article_id bigint;
-    v_chunk_id bigint;
 BEGIN
     PERFORM set_config('kbsearch.acting_org_id', NEW.id::text, true);
     IF NEW.language <> OLD.language THEN
-        LOOP
-            v_attempt := v_attempt + 1;
-            v_article_id := NULL;
-            v_chunk_id := NULL;
-            BEGIN
-                PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(NEW.id, 'writers'));
-                EXIT WHEN v_attempt > 20;
-                SELECT a.id INTO v_article_id
-                FROM kbsearch.kb_articles AS a
-                WHERE a.org_id = NEW.id AND a.id NOT IN (
-                    SELECT l.id FROM (SELECT t.id FROM kbsearch.kb_articles AS t WHERE t.org_id = NEW.id FOR KEY SHARE SKIP LOCKED) AS l
-                )
-                LIMIT 1;
-                IF v_article_id IS NULL THEN
-                    SELECT c.id INTO v_chunk_id
-                    FROM kbsearch.kb_article_chunks AS c
-                    WHERE c.org_id = NEW.id AND c.id NOT IN (
-                        SELECT l.id FROM (SELECT t.id FROM kbsearch.kb_article_chunks AS t WHERE t.org_id = NEW.id FOR NO KEY UPDATE SKIP LOCKED) AS l
-                    )
-                    LIMIT 1;
-                END IF;
-                EXIT WHEN v_article_id IS NULL AND v_chunk_id IS NULL;
-                RAISE triggered_action_exception;
-            EXCEPTION
-                WHEN triggered_action_exception THEN
-                    NULL;  -- all locks of the block are given back
-            END;
-            BEGIN
-                PERFORM FROM kbsearch.kb_articles AS a WHERE a.org_id = NEW.id AND a.id = v_article_id FOR KEY SHARE;
-                PERFORM FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = NEW.id AND c.id = v_chunk_id FOR NO KEY UPDATE;
-                RAISE triggered_action_exception;
-            EXCEPTION
-                WHEN triggered_action_exception THEN
-                    NULL;
-            END;
-        END LOOP;
+        PERFORM kbsearch.take_kb_corpus_v1(NEW.id);
         UPDATE kbsearch.kb_article_chunks AS c
         SET language = NULL
         WHERE c.org_id = NEW.id;
@@ -5465,7 +5428,8 @@ CREATE TABLE kbsearch.kb_articles (
     CONSTRAINT kb_articles_external_ref_check CHECK ((octet_length(external_ref) <= 2000)),
     CONSTRAINT kb_articles_id_check CHECK (((id >= 1) AND (id <= '1125899906842623'::bigint))),
     CONSTRAINT kb_articles_kind_check CHECK (((kind <> ''::text) AND (kind <> '*'::text))),
-    CONSTRAINT kb_articles_metadata_check CHECK (((jsonb_typeof(metadata) = 'object'::text) AND (kbsearch.find_kb_metadata_fault_v1(metadata) IS NULL)))
+    CONSTRAINT kb_articles_metadata_check CHECK (((jsonb_typeof(metadata) = 'object'::text) AND (kbsearch.find_kb_metadata_fault_v1(metadata) IS NULL))),
+    CONSTRAINT kb_articles_title_check CHECK ((octet_length(title) <= 8192))
 );
 
 -- Name: TABLE kb_articles; Type: COMMENT; Schema: kbsearch; Owner: -
@@ -7418,8 +7382,8 @@ BEGIN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
-    -- writers wait: they lock articles and chunks in another order
-    PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
+    -- writers lock articles and chunks in another order
+    PERFORM kbsearch.take_kb_corpus_v1(p_org_id);
     -- the trigger analyses a chunk again where its language is taken away, and gives it back
     UPDATE kbsearch.kb_article_chunks AS c SET language = NULL WHERE c.org_id = p_org_id;
     GET DIAGNOSTICS v_count = ROW_COUNT;
@@ -8473,6 +8437,60 @@ Returns: how many were removed.
 
 Errors: none.';
 
+-- Name: take_kb_corpus_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.take_kb_corpus_v1(p_org_id bigint) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_attempt integer := 0;
+    v_article_id bigint;
+    v_chunk_id bigint;
+BEGIN
+    LOOP
+        v_attempt := v_attempt + 1;
+        v_article_id := NULL;
+        v_chunk_id := NULL;
+        BEGIN
+            PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
+            EXIT WHEN v_attempt > 20;
+            SELECT a.id INTO v_article_id
+            FROM kbsearch.kb_articles AS a
+            WHERE a.org_id = p_org_id AND a.id NOT IN (
+                SELECT l.id FROM (SELECT t.id FROM kbsearch.kb_articles AS t WHERE t.org_id = p_org_id FOR KEY SHARE SKIP LOCKED) AS l
+            )
+            LIMIT 1;
+            IF v_article_id IS NULL THEN
+                SELECT c.id INTO v_chunk_id
+                FROM kbsearch.kb_article_chunks AS c
+                WHERE c.org_id = p_org_id AND c.id NOT IN (
+                    SELECT l.id FROM (SELECT t.id FROM kbsearch.kb_article_chunks AS t WHERE t.org_id = p_org_id FOR NO KEY UPDATE SKIP LOCKED) AS l
+                )
+                LIMIT 1;
+            END IF;
+            EXIT WHEN v_article_id IS NULL AND v_chunk_id IS NULL;
+            RAISE triggered_action_exception;
+        EXCEPTION
+            WHEN triggered_action_exception THEN
+                NULL;  -- all locks of the block are given back
+        END;
+        BEGIN
+            PERFORM FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.id = v_article_id FOR KEY SHARE;
+            PERFORM FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id AND c.id = v_chunk_id FOR NO KEY UPDATE;
+            RAISE triggered_action_exception;
+        EXCEPTION
+            WHEN triggered_action_exception THEN
+                NULL;
+        END;
+    END LOOP;
+END
+$$;
+
+-- Name: FUNCTION take_kb_corpus_v1(p_org_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.take_kb_corpus_v1(p_org_id bigint) IS 'Waits for the writers of an organisation''s chunks, keeps them out until the end of the transaction and locks all articles (FOR KEY SHARE) and chunks (FOR NO KEY UPDATE).';
+
 -- Name: upsert_kb_article_v1(bigint, text, text, text, text, jsonb, boolean, jsonb, text, text, text, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.upsert_kb_article_v1(p_org_id bigint, p_external_ref text DEFAULT NULL::text, p_title text DEFAULT NULL::text, p_body text DEFAULT NULL::text, p_kind text DEFAULT 'article'::text, p_chunks jsonb DEFAULT NULL::jsonb, p_published boolean DEFAULT true, p_metadata jsonb DEFAULT '{}'::jsonb, p_source_uri text DEFAULT NULL::text, p_language text DEFAULT NULL::text, p_content_sha256 text DEFAULT NULL::text, p_article_id bigint DEFAULT NULL::bigint, p_space_id bigint DEFAULT NULL::bigint) RETURNS bigint
@@ -8503,6 +8521,7 @@ BEGIN
     v_problem := CASE
         WHEN coalesce(p_kind, '') IN ('', '*') THEN 'p_kind is empty, * or NULL'
         WHEN octet_length(p_external_ref) > 2000 THEN format('p_external_ref has %s bytes, at most 2000', octet_length(p_external_ref))
+        WHEN octet_length(p_title) > 8192 THEN format('p_title has %s bytes, at most 8192', octet_length(p_title))
         WHEN p_article_id IS NOT NULL AND EXISTS (
             SELECT FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.external_ref = p_external_ref AND a.id <> p_article_id
         ) THEN format('p_external_ref is the name of another article than p_article_id, %s', p_article_id)
@@ -8751,7 +8770,8 @@ CREATE FUNCTION kbsearch.weigh_kb_terms_v1(p_lexemes text[], p_term_counts bigin
                            WHERE (word.form IN ( SELECT f.form
                                     FROM (UNNEST(weigh_kb_terms_v1.p_forms, weigh_kb_terms_v1.p_document_frequencies) k(forms, document_frequency)
                                       CROSS JOIN LATERAL string_to_table(k.forms, ' '::text) f(form))
-                                   WHERE (k.document_frequency > 0)))))))) w) t
+                                   WHERE (k.document_frequency > 0)))))))
+                  OFFSET 0) w) t
    WHERE (t.document_frequency > 0);
 END;
 

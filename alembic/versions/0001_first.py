@@ -77,6 +77,7 @@ FILES = [
     "functions/index/count_kb_chunk_statements_v1.sql",
     "functions/index/rebuild_kb_index_v1.sql",
     "functions/index/reanalyze_kb_chunks_v1.sql",
+    "functions/index/take_kb_corpus_v1.sql",
     "functions/index/kb_organizations_changed_v1.sql",
     "functions/index/kb_organizations_guard_v1.sql",
     "functions/index/kb_organizations_removed_v1.sql",
@@ -172,7 +173,7 @@ FILES = [
     "functions/tenancy/grant_kb_rights_v1.sql",
     "functions/tenancy/set_kb_cursor_key_v1.sql",
     "schema/0002_triggers.sql",
-    "schema/0011_trigger_rights.sql",
+    "schema/0012_trigger_rights.sql",
 ]
 
 

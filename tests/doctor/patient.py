@@ -13,7 +13,9 @@ from kbsearch import doctor
 from kbsearch.doctor import Finding, Level
 from kbsearch.doctor.base import Examination, run_check
 
-SQL = re.compile(r"(ALTER|BEGIN|COMMIT|CREATE EXTENSION|DELETE|DROP|GRANT|REINDEX|REVOKE|ROLLBACK|SELECT|SET|UPDATE|VACUUM)\b")
+SQL = re.compile(
+    r"(ALTER|BEGIN|COMMIT|CREATE EXTENSION|DELETE|DROP|GRANT|REINDEX|REVOKE|ROLLBACK|SELECT|SET|UPDATE|VACUUM)\b"
+)
 
 
 @dataclass(frozen=True, slots=True)

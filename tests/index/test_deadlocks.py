@@ -1,4 +1,4 @@
-"""Another language of an organisation gives way to plain statements that have its rows already: no deadlock, and the index is right afterwards."""
+"""Changing all chunks of an organisation gives way to plain statements that have its rows already: no deadlock, and the index is right afterwards."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.index.sessions import sessions
 Connection = psycopg.Connection[Any]
 
 LANGUAGE = "UPDATE kbsearch.organizations SET language = 'german' WHERE id = {org}"
+AGAIN = "SELECT kbsearch.reanalyze_kb_chunks_v1({org})"
 PLAIN = {
     "titles": ["UPDATE kbsearch.kb_articles SET title = 'running houses' WHERE org_id = {org}"],
     "a title, then another": [
@@ -47,10 +48,13 @@ def org_id(connection: Connection) -> int:
 
 @pytest.mark.parametrize("plain", PLAIN.values(), ids=PLAIN)
 @pytest.mark.parametrize("turns", ["plain first", "language first", "between"])
-def test_stepped(connection: Connection, database: str, org_id: int, plain: Sequence[str], turns: str) -> None:
+@pytest.mark.parametrize("change", [LANGUAGE, AGAIN], ids=["another language", "analysed again"])
+def test_stepped(
+    connection: Connection, database: str, org_id: int, plain: Sequence[str], turns: str, change: str
+) -> None:
     """A statement of one transaction waits for the other, and none of both fails."""
     own = ["BEGIN", *plain, "COMMIT"]
-    other = ["BEGIN", LANGUAGE, "COMMIT"]
+    other = ["BEGIN", change, "COMMIT"]
     order = {
         "plain first": [(0, one) for one in own[:-1]] + [(1, one) for one in other] + [(0, own[-1])],
         "language first": [(1, one) for one in other[:-1]] + [(0, one) for one in own] + [(1, other[-1])],
@@ -67,7 +71,7 @@ def test_stepped(connection: Connection, database: str, org_id: int, plain: Sequ
     assert faults(connection) == []
     assert connection.execute(
         "SELECT DISTINCT c.language::text FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = %s", [org_id]
-    ).fetchall() == [("german",)]
+    ).fetchall() == [("german" if change == LANGUAGE else "english",)]
 
 
 def test_at_once(connection: Connection, database: str, org_id: int) -> None:

@@ -108,6 +108,7 @@ ARTICLE = {
     "metadata's size": ("p_metadata => %s::jsonb", lambda over: sized(262144 + over), "KBART"),
     "metadata's depth": ("p_metadata => %s::jsonb", lambda over: nested(64 + over), "KBART"),
     "reference": ("p_external_ref => %s", lambda over: "x" * (2000 + over), "KBART"),
+    "title": ("p_title => %s", lambda over: "é" * 4095 + "x" * (2 + over), "KBART"),
     "chunk": ("p_body => %s", lambda over: "x" * (262144 + over), "KBCHK"),
     "words of a chunk": ("p_body => %s", lambda over: "w " * (16000 + over), "KBCHK"),
 }
@@ -166,6 +167,9 @@ def test_limits_of_dimensions(connection: Connection) -> None:
 
 BROKEN = {
     "is no object": "1",
+    "title has 8193 bytes": '{"external_ref": "a", "kind": "a", "title": "'
+    + "x" * 8193
+    + '", "published": true, "chunks": [], "metadata": {}}',
     "has no external_ref": '{"kind": "a", "published": true, "chunks": [], "metadata": {}}',
     "kind is empty": '{"external_ref": "a", "kind": "*", "published": true, "chunks": [], "metadata": {}}',
     "published is not": '{"external_ref": "a", "kind": "a", "published": "yes", "chunks": [], "metadata": {}}',

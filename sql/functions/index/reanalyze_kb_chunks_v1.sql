@@ -9,8 +9,8 @@ BEGIN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
-    -- writers wait: they lock articles and chunks in another order
-    PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
+    -- writers lock articles and chunks in another order
+    PERFORM kbsearch.take_kb_corpus_v1(p_org_id);
     -- the trigger analyses a chunk again where its language is taken away, and gives it back
     UPDATE kbsearch.kb_article_chunks AS c SET language = NULL WHERE c.org_id = p_org_id;
     GET DIAGNOSTICS v_count = ROW_COUNT;

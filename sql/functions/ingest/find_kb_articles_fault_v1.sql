@@ -15,6 +15,7 @@ BEGIN
             WHEN jsonb_typeof(a.article) <> 'object' THEN 'is no object'
             WHEN jsonb_typeof(coalesce(a.article -> 'external_ref', 'null')) <> 'string' THEN 'has no external_ref'
             WHEN octet_length(a.article ->> 'external_ref') > 2000 THEN format('its external_ref has %s bytes, at most 2000', octet_length(a.article ->> 'external_ref'))
+            WHEN octet_length(a.article ->> 'title') > 8192 THEN format('its title has %s bytes, at most 8192', octet_length(a.article ->> 'title'))
             WHEN jsonb_typeof(coalesce(a.article -> 'kind', 'null')) <> 'string' OR a.article ->> 'kind' IN ('', '*') THEN 'its kind is empty, * or no text'
             WHEN jsonb_typeof(coalesce(a.article -> 'published', 'null')) <> 'boolean' THEN 'its published is not true or false'
             WHEN jsonb_typeof(coalesce(a.article -> 'chunks', 'null')) <> 'array' THEN 'its chunks are no array'

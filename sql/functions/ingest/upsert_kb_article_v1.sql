@@ -40,6 +40,7 @@ BEGIN
     v_problem := CASE
         WHEN coalesce(p_kind, '') IN ('', '*') THEN 'p_kind is empty, * or NULL'
         WHEN octet_length(p_external_ref) > 2000 THEN format('p_external_ref has %s bytes, at most 2000', octet_length(p_external_ref))
+        WHEN octet_length(p_title) > 8192 THEN format('p_title has %s bytes, at most 8192', octet_length(p_title))
         WHEN p_article_id IS NOT NULL AND EXISTS (
             SELECT FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.external_ref = p_external_ref AND a.id <> p_article_id
         ) THEN format('p_external_ref is the name of another article than p_article_id, %s', p_article_id)

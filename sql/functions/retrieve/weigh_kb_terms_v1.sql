@@ -33,6 +33,7 @@ BEGIN ATOMIC
                         )
                     )
                 )
+            OFFSET 0  -- a logarithm is computed once
         ) AS w
     ) AS t
     WHERE t.document_frequency > 0;

@@ -63,6 +63,7 @@ NO_ANSWERS = {
 STEPS = {
     "merge_kb_entries_v1", "write_kb_entries_v1", "store_kb_vectors_v1", "insert_kb_embeddings_v1", "attach_kb_cached_vectors_v1",
     "store_kb_cached_vectors_v1", "log_kb_arbitration_v1", "note_kb_changes_v1", "insert_kb_keyword_impacts_v1",
+    "take_kb_corpus_v1",
 }  # fmt: skip
 """Steps of a write, which are in the actions; and what A does itself."""
 
