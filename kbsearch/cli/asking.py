@@ -18,8 +18,6 @@ from kbsearch.client import KBSearch, QueryEmbedder
 from kbsearch.embed import Embedder, LocalEmbedder, MissingExtraError
 from kbsearch.embed.local import MINILM
 from kbsearch.errors import EscalatedError, QueryTextError, SpaceError
-from kbsearch.ingest import CachedEmbedder
-from kbsearch.ingest.languages import Languages
 from kbsearch.options import RankingOptions
 from kbsearch.schema import in_schema
 
@@ -97,13 +95,18 @@ class Asking:
         exploratory: bool,
     ) -> RankingOptions:
         """What is ranked and how, as the command line says it."""
+        configuration = language
+        if language:
+            from kbsearch.ingest.languages import Languages  # noqa: PLC0415  (importing kbsearch.ingest takes as long as a search)
+
+            # A name that is none is the database's to refuse.
+            configuration = Languages.of(self.connection).configuration(language) or language
         return RankingOptions(
             kinds=kind or None,
             kind_quota=_quota(quota) if quota else None,
             profile=profile,
             min_score=min_score,
-            # A name that is none is the database's to refuse.
-            language=language and (Languages.of(self.connection).configuration(language) or language),
+            language=configuration,
             exploratory=exploratory,
         )
 
@@ -141,6 +144,8 @@ def asking(
                     raise typer.BadParameter(
                         "the question is not embedded: there is no vector to keep", param_hint="--cache"
                     )
+                from kbsearch.ingest import CachedEmbedder  # noqa: PLC0415  (as in ranking)
+
                 # a connection of its own: what is searched in a transaction that is taken back is kept all the same
                 writer = opened.enter_context(connected(dsn, schema))
                 asked = CachedEmbedder(chosen, writer, organization.id, schema=schema)

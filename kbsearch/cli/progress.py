@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from kbsearch.ingest.report import Progress
+if TYPE_CHECKING:
+    from kbsearch.ingest.report import Progress  # importing kbsearch.ingest takes as long as many a command
 
 _STAGES = {
     "read": "reading",

@@ -27,12 +27,13 @@ sys.argv = ["kbsearch", *{["--version"] if command == "--version" else [command,
 try:
     app()
 except SystemExit:
-    print(sorted(name for name in sys.modules if name.startswith(("kbsearch.cli.", "kbsearch.evaluate", "kbsearch.doctor"))))
+    print(sorted(name for name in sys.modules if name.startswith(("kbsearch.cli.", "kbsearch.evaluate", "kbsearch.doctor", "kbsearch.ingest"))))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     (*_, imported) = done.stdout.splitlines()
     assert not {"kbsearch.evaluate", "kbsearch.doctor", "kbsearch.cli.tune", "kbsearch.cli.gold"} & set(eval(imported))  # noqa: S307
     assert (f"kbsearch.cli.{command}" in imported) is (command in MODULES)
+    assert ("kbsearch.ingest" in imported) is (command == "ingest")
 
 
 def test_the_help_lists_every_command() -> None:
