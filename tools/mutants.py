@@ -99,6 +99,7 @@ DECISION = ("tests/arbitration/test_decision.py",)
 RECORD = ("tests/arbitration/test_manifest.py",)
 CLASSES = ("tests/arbitration/test_classify.py",)
 LOGGED = ("tests/arbitration/test_log.py",)
+BUDGET = ("tests/sql/test_budget.py",)
 SEARCHED = ("tests/arbitration/test_search.py",)
 INDEX = ("tests/index/test_derived_state.py",)
 DESCRIPTION = ("tests/sql/test_description.py",)
@@ -1021,6 +1022,37 @@ MUTANTS = (
         "arbitration: any text may be logged as the question",
         (Edit(LOG, "kbsearch.hash_kb_text_v1(p_query_text) <> p_manifest ->> 'query_hash'", "false"),),
         LOGGED,
+    ),
+    Mutant(
+        "budget: rows are written without a look at the clock",
+        (Edit(LIST, "clock_timestamp() > (p_plan).deadline", "false"),),
+        BUDGET,
+    ),
+    Mutant(
+        "budget: a stored ranking is read without a look at the clock between rows",
+        (Edit(FETCH, "(clock_timestamp() > v_deadline) IS NOT TRUE", "true"),),
+        BUDGET,
+    ),
+    Mutant(
+        "budget: words are explained without a look at the clock",
+        (Edit(MATCHES, "(clock_timestamp() > v_deadline) IS NOT TRUE", "true", times=2),),
+        BUDGET,
+    ),
+    Mutant(
+        "cursors: as long as a page has rows, however many words",
+        (Edit(PREPARE, "p_limit * octet_length(v_plan.cursor_prefix) > 50331648", "false"),),
+        ("tests/sql/test_limits.py",),
+    ),
+    Mutant(
+        "tenancy: a trigger function that anybody may make triggers of",
+        (
+            Edit(
+                "schema/0011_trigger_rights.sql",
+                "REVOKE EXECUTE ON FUNCTION kbsearch.kb_chunks_truncated_v1() FROM public;",
+                "",
+            ),
+        ),
+        ("tests/tenancy/test_leaks.py",),
     ),
 )
 
