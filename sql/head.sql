@@ -4812,7 +4812,7 @@ $$;
 
 -- Name: FUNCTION list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint) IS 'The rows of list_kb_keyword_top_v1 by the blocks of kb_keyword_blocks; no rows where they are of no use or not certain. p_entry_count: entries of the lexemes.';
+COMMENT ON FUNCTION kbsearch.list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint) IS 'The rows of list_kb_keyword_top_v1 by the blocks of kb_keyword_blocks; no rows where they are of no use or not certain. p_entry_count: entries that would be read otherwise.';
 
 -- Name: list_kb_candidates_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5030,6 +5030,7 @@ BEGIN
     -- words in descending order of the most that they can give
     SELECT
         array_agg(b.lexeme ORDER BY b.n) AS lexemes, array_agg(b.weight ORDER BY b.n) AS weights, array_agg(b.rest ORDER BY b.n) AS rests,
+        array_agg(b.entry_count ORDER BY b.n) AS entry_counts,
         coalesce(sum(b.entry_count), 0)::bigint AS entry_count, min(b.first_chunk_id) AS first_chunk_id,
         max(b.last_chunk_id) - min(b.first_chunk_id) + 1 AS breadth
     INTO v_words
@@ -5060,13 +5061,6 @@ BEGIN
         LIMIT p_limit;
         RETURN;
     END IF;
-    IF NOT p_counts_terms THEN
-        RETURN QUERY
-        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count, p_limit) AS t;
-        IF FOUND THEN
-            RETURN;
-        END IF;
-    END IF;
 
     -- of a sample: what the last place has, rather less than more
     v_width := div(v_words.breadth::numeric * least(6000, v_words.entry_count / 16), v_words.entry_count * 4)::bigint + 1;
@@ -5084,6 +5078,16 @@ BEGIN
     v_read := cardinality(v_words.lexemes);
     IF v_threshold > 0 THEN
         v_read := (SELECT min(r.n) FROM unnest(v_words.rests) WITH ORDINALITY AS r (rest, n) WHERE 5 * r.rest <= 2 * v_threshold);
+    END IF;
+    IF NOT p_counts_terms THEN
+        RETURN QUERY
+        SELECT t.chunk_id, t.raw
+        FROM kbsearch.list_kb_block_top_v1(
+            p_org_id, p_lexemes, p_weights, (SELECT sum(r.entry_count)::bigint FROM unnest(v_words.entry_counts[:v_read]) AS r (entry_count)), p_limit
+        ) AS t;
+        IF FOUND THEN
+            RETURN;
+        END IF;
     END IF;
     v_width := least(v_words.breadth, div(v_words.breadth::numeric * 30000, v_words.entry_count)::bigint + 1);
     v_lows := ARRAY(SELECT g.low FROM generate_series(v_words.first_chunk_id, v_words.first_chunk_id + v_words.breadth - 1, v_width) AS g (low));

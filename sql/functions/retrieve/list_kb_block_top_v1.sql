@@ -63,4 +63,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.list_kb_block_top_v1(bigint, text [], double precision [], bigint, bigint) IS
-'The rows of list_kb_keyword_top_v1 by the blocks of kb_keyword_blocks; no rows where they are of no use or not certain. p_entry_count: entries of the lexemes.';
+'The rows of list_kb_keyword_top_v1 by the blocks of kb_keyword_blocks; no rows where they are of no use or not certain. p_entry_count: entries that would be read otherwise.';

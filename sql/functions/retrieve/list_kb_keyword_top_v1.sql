@@ -1,7 +1,7 @@
 -- MaxScore (Turtle and Flood 1995) with a threshold guessed from a sample: the score of the last place among the chunks of some ranges of ids. Words whose
 -- highest impacts together stay well below it are only looked up, for chunks that the other words bring far enough. A threshold too high shows afterwards:
 -- fewer chunks reach it than asked for. Then all is read, as where there is little to read.
--- Before that, the vectors of kb_keyword_blocks are asked, which large organisations have.
+-- Where much is to be read for all that, the vectors of kb_keyword_blocks are asked, which large organisations have.
 -- Settings: sums by hash, whatever the planner thinks of the number of rows.
 CREATE FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text [], p_weights double precision [], p_counts_terms boolean, p_limit bigint)
 RETURNS TABLE (chunk_id bigint, raw double precision)
@@ -32,6 +32,7 @@ BEGIN
     -- words in descending order of the most that they can give
     SELECT
         array_agg(b.lexeme ORDER BY b.n) AS lexemes, array_agg(b.weight ORDER BY b.n) AS weights, array_agg(b.rest ORDER BY b.n) AS rests,
+        array_agg(b.entry_count ORDER BY b.n) AS entry_counts,
         coalesce(sum(b.entry_count), 0)::bigint AS entry_count, min(b.first_chunk_id) AS first_chunk_id,
         max(b.last_chunk_id) - min(b.first_chunk_id) + 1 AS breadth
     INTO v_words
@@ -62,13 +63,6 @@ BEGIN
         LIMIT p_limit;
         RETURN;
     END IF;
-    IF NOT p_counts_terms THEN
-        RETURN QUERY
-        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count, p_limit) AS t;
-        IF FOUND THEN
-            RETURN;
-        END IF;
-    END IF;
 
     -- of a sample: what the last place has, rather less than more
     v_width := div(v_words.breadth::numeric * least(6000, v_words.entry_count / 16), v_words.entry_count * 4)::bigint + 1;
@@ -86,6 +80,16 @@ BEGIN
     v_read := cardinality(v_words.lexemes);
     IF v_threshold > 0 THEN
         v_read := (SELECT min(r.n) FROM unnest(v_words.rests) WITH ORDINALITY AS r (rest, n) WHERE 5 * r.rest <= 2 * v_threshold);
+    END IF;
+    IF NOT p_counts_terms THEN
+        RETURN QUERY
+        SELECT t.chunk_id, t.raw
+        FROM kbsearch.list_kb_block_top_v1(
+            p_org_id, p_lexemes, p_weights, (SELECT sum(r.entry_count)::bigint FROM unnest(v_words.entry_counts[:v_read]) AS r (entry_count)), p_limit
+        ) AS t;
+        IF FOUND THEN
+            RETURN;
+        END IF;
     END IF;
     v_width := least(v_words.breadth, div(v_words.breadth::numeric * 30000, v_words.entry_count)::bigint + 1);
     v_lows := ARRAY(SELECT g.low FROM generate_series(v_words.first_chunk_id, v_words.first_chunk_id + v_words.breadth - 1, v_width) AS g (low));
