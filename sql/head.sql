@@ -833,7 +833,8 @@ CREATE FUNCTION kbsearch.build_kb_keyword_blocks_v1(p_org_id bigint, p_known big
     SET jit TO 'off'
     AS $$
 DECLARE
-    v_lexemes text[];
+    v_chunk_count bigint;
+    v_words record;
 BEGIN
     DELETE FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id;
     DELETE FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id;
@@ -846,22 +847,23 @@ BEGIN
         WHERE s.org_id = p_org_id AND s.searchable
     ) AS c
     GROUP BY div(c.n, 1900);
-    FOR v_lexemes IN
-        SELECT array_agg(s.lexeme)
+    v_chunk_count := (SELECT sum(s.chunk_count) FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id);
+    FOR v_words IN
+        SELECT array_agg(s.lexeme) AS lexemes, array_agg(kbsearch.kb_idf_v1(v_chunk_count, s.entry_count)::double precision) AS idfs
         FROM (
-            SELECT w.lexeme, div(sum(w.entry_count) OVER (ORDER BY w.lexeme), 2000000) AS slice
+            SELECT w.lexeme, w.entry_count, div(sum(w.entry_count) OVER (ORDER BY w.lexeme), 2000000) AS slice
             FROM (
                 SELECT p.lexeme, sum(p.sign * p.entry_count) AS entry_count
                 FROM kbsearch.kb_postings AS p
                 WHERE p.org_id = p_org_id
                 GROUP BY p.lexeme
             ) AS w
-            WHERE 200 * w.entry_count >= (SELECT sum(s.chunk_count) FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id)
+            WHERE 200 * w.entry_count >= v_chunk_count
         ) AS s
         GROUP BY s.slice
         ORDER BY s.slice
     LOOP
-        PERFORM kbsearch.insert_kb_keyword_impacts_v1(p_org_id, v_lexemes);
+        PERFORM kbsearch.insert_kb_keyword_impacts_v1(p_org_id, v_words.lexemes, v_words.idfs);
     END LOOP;
     RETURN (SELECT count(*) FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id);
 END
@@ -3943,6 +3945,7 @@ CREATE TABLE kbsearch.kb_keyword_impacts (
     org_id bigint NOT NULL,
     lexeme text NOT NULL COLLATE pg_catalog."C",
     block_no integer NOT NULL,
+    idf double precision NOT NULL,
     dense ext.vector(1900),
     sparse ext.sparsevec(1900),
     CONSTRAINT kb_keyword_impacts_check CHECK (((dense IS NULL) <> (sparse IS NULL)))
@@ -3953,14 +3956,14 @@ ALTER TABLE ONLY kbsearch.kb_keyword_impacts ALTER COLUMN sparse SET STORAGE PLA
 
 -- Name: TABLE kb_keyword_impacts; Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON TABLE kbsearch.kb_keyword_impacts IS 'Derived. Impacts of a lexeme that is in one of 200 chunks or more: element n is that of chunk n of the block, 0 where the chunk lacks the lexeme, 0.25 for an impact of 0. dense where more than half of the chunks have it, else sparse.';
+COMMENT ON TABLE kbsearch.kb_keyword_impacts IS 'Derived. What a lexeme that is in one of 200 chunks or more counts in the chunks of a block: element n is idf * impact in chunk n, 0 where the chunk lacks the lexeme. idf: the lexeme''s when the block was made, in thousandths. dense where more than half of the chunks have it, else sparse.';
 
--- Name: insert_kb_keyword_impacts_v1(bigint, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: insert_kb_keyword_impacts_v1(bigint, text[], double precision[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[]) RETURNS void
+CREATE FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[], p_idfs double precision[]) RETURNS void
     LANGUAGE sql
     BEGIN ATOMIC
- INSERT INTO kbsearch.kb_keyword_impacts (org_id, lexeme, block_no, dense, sparse)  WITH slots AS MATERIALIZED (
+ INSERT INTO kbsearch.kb_keyword_impacts (org_id, lexeme, block_no, idf, dense, sparse)  WITH slots AS MATERIALIZED (
                   SELECT b.block_no,
                      u.chunk_id,
                      u.slot
@@ -3973,6 +3976,7 @@ CREATE FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes
           SELECT insert_kb_keyword_impacts_v1.p_org_id AS p_org_id,
              v.lexeme,
              v.block_no,
+             w.idf,
                  CASE
                      WHEN (v.entry_count > 950) THEN (v.impacts)::ext.vector(1900)
                      ELSE NULL::ext.vector
@@ -3981,28 +3985,28 @@ CREATE FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes
                      WHEN (v.entry_count <= 950) THEN v.impacts
                      ELSE NULL::ext.sparsevec
                  END AS "case"
-            FROM ( SELECT e.lexeme,
+            FROM (( SELECT e.lexeme,
                      s.block_no,
                      count(*) AS entry_count,
-                     ((('{'::text || string_agg(((s.slot || ':'::text) ||
-                         CASE
-                             WHEN (e.impact = 0) THEN '0.25'::text
-                             ELSE (e.impact)::text
-                         END), ','::text)) || '}/1900'::text))::ext.sparsevec(1900) AS impacts
+                     ((('{'::text || string_agg(((s.slot || ':'::text) || ((e.impact)::double precision * e.idf)), ','::text)) || '}/1900'::text))::ext.sparsevec(1900) AS impacts
                     FROM (( SELECT u.lexeme,
+                             u.idf,
                              (u.entry >> 12) AS chunk_id,
                              (u.entry & (4095)::bigint) AS impact
                             FROM ( SELECT p.lexeme,
+                                     g.idf,
                                      unnest(p.entries) AS entry
-                                    FROM kbsearch.kb_postings p
+                                    FROM (kbsearch.kb_postings p
+                                      JOIN UNNEST(insert_kb_keyword_impacts_v1.p_lexemes, insert_kb_keyword_impacts_v1.p_idfs) g(lexeme, idf) ON ((g.lexeme = p.lexeme)))
                                    WHERE ((p.org_id = insert_kb_keyword_impacts_v1.p_org_id) AND (p.lexeme = ANY (insert_kb_keyword_impacts_v1.p_lexemes)) AND (p.sign > 0))) u) e
                       JOIN slots s ON ((s.chunk_id = e.chunk_id)))
-                   GROUP BY e.lexeme, s.block_no) v;
+                   GROUP BY e.lexeme, s.block_no) v
+              JOIN UNNEST(insert_kb_keyword_impacts_v1.p_lexemes, insert_kb_keyword_impacts_v1.p_idfs) w(lexeme, idf) ON ((w.lexeme = v.lexeme)));
 END;
 
--- Name: FUNCTION insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[], p_idfs double precision[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[]) IS 'The rows of kb_keyword_impacts of the given lexemes, without the chunks that kb_keyword_changes names.';
+COMMENT ON FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[], p_idfs double precision[]) IS 'The rows of kb_keyword_impacts of the given lexemes, whose idfs are given, without the chunks that kb_keyword_changes names.';
 
 -- Name: is_kb_quota_v1(jsonb); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4689,15 +4693,22 @@ Errors: KBORG: p_org_id is NULL.';
 
 -- Name: list_kb_block_hits_v1(bigint, text[], double precision[], integer, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_step integer, p_rank bigint) RETURNS TABLE(chunk_ids bigint[], threshold double precision)
+CREATE FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_factors double precision[], p_step integer, p_rank bigint) RETURNS TABLE(chunk_ids bigint[], threshold double precision)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  WITH sums AS MATERIALIZED (
           SELECT i.block_no,
-             ext.sum((COALESCE(i.dense, (i.sparse)::ext.vector(1900)) OPERATOR(ext.*) w.weights)) AS raws
+             ext.sum(
+                 CASE
+                     WHEN (list_kb_block_hits_v1.p_factors IS NULL) THEN COALESCE(i.dense, (i.sparse)::ext.vector(1900))
+                     ELSE (COALESCE(i.dense, (i.sparse)::ext.vector(1900)) OPERATOR(ext.*) w.factors)
+                 END) AS raws
             FROM (( SELECT u.lexeme,
-                     (array_fill((u.weight)::real, ARRAY[1900]))::ext.vector(1900) AS weights
-                    FROM UNNEST(list_kb_block_hits_v1.p_lexemes, list_kb_block_hits_v1.p_weights) u(lexeme, weight)
+                         CASE
+                             WHEN (list_kb_block_hits_v1.p_factors IS NOT NULL) THEN (array_fill((u.factor)::real, ARRAY[1900]))::ext.vector(1900)
+                             ELSE NULL::ext.vector
+                         END AS factors
+                    FROM UNNEST(list_kb_block_hits_v1.p_lexemes, list_kb_block_hits_v1.p_factors) u(lexeme, factor)
                   OFFSET 0) w
               JOIN kbsearch.kb_keyword_impacts i ON ((i.lexeme = w.lexeme)))
            WHERE ((i.org_id = list_kb_block_hits_v1.p_org_id) AND (i.lexeme = ANY (list_kb_block_hits_v1.p_lexemes)))
@@ -4743,9 +4754,9 @@ CREATE FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[]
             FROM sums));
 END;
 
--- Name: FUNCTION list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_step integer, p_rank bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_factors double precision[], p_step integer, p_rank bigint); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_step integer, p_rank bigint) IS 'By the blocks, the chunks whose sum of weight * impact of the lexemes is above a threshold: what is at place p_rank + 1 among the chunks of every p_step-th block.';
+COMMENT ON FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_factors double precision[], p_step integer, p_rank bigint) IS 'By the blocks, the chunks whose sum of factor * idf * impact of the lexemes (1 * idf * impact where p_factors is NULL; a lexeme may be named several times) is above a threshold: what is at place p_rank + 1 among the chunks of every p_step-th block.';
 
 -- Name: list_kb_block_top_v1(bigint, text[], double precision[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -4771,21 +4782,31 @@ DECLARE
     v_step CONSTANT integer := greatest(1, least(v_block_count / 3, p_limit / 24));  -- some 24 of the sample are among the first p_limit
     v_split record;
     v_hits record;
+    v_unit double precision;
+    v_repeated record;
     v_candidates bigint[];
     v_chunk_ids bigint[];
     v_raws double precision[];
 BEGIN
-    -- a vector costs what some seventy entries do
+    -- reading a vector costs what some seventy entries do
     IF p_entry_count < 20000 + v_block_count * (200 + 70 * cardinality(p_lexemes)) THEN
         RETURN;
     END IF;
-    SELECT s.lexemes, s.weights, s.other_lexemes, s.other_weights, s.changed_ids INTO v_split FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
+    SELECT s.lexemes, s.factors, s.other_lexemes, s.other_weights, s.changed_ids INTO v_split FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
     IF v_split.lexemes IS NULL THEN
         RETURN;
     END IF;
-    SELECT h.chunk_ids, h.threshold INTO v_hits
+    v_unit := (SELECT min(f.factor) FROM unnest(v_split.factors) AS f (factor));
+    SELECT array_agg(r.lexeme) AS lexemes, max(r.factor / r.times) AS factor INTO v_repeated
+    FROM (
+        SELECT u.lexeme, u.factor, round(u.factor / nullif(v_unit, 0)) AS times FROM unnest(v_split.lexemes, v_split.factors) AS u (lexeme, factor)
+    ) AS r
+    CROSS JOIN LATERAL generate_series(1, least(r.times, 10)::integer) AS n
+    HAVING max(r.times) < 10 AND max(r.factor / r.times) < 1.03 * v_unit;
+    SELECT h.chunk_ids, h.threshold * coalesce(v_repeated.factor, 1) AS threshold INTO v_hits
     FROM kbsearch.list_kb_block_hits_v1(
-        p_org_id, v_split.lexemes, v_split.weights, v_step, 1 + ceil(1.5 * p_limit * ((v_block_count - 1) / v_step + 1) / v_block_count)::bigint
+        p_org_id, coalesce(v_repeated.lexemes, v_split.lexemes), CASE WHEN v_repeated.lexemes IS NULL THEN v_split.factors END, v_step,
+        1 + ceil(1.5 * p_limit * ((v_block_count - 1) / v_step + 1) / v_block_count)::bigint
     ) AS h;
     IF v_hits.threshold <= 0 OR cardinality(v_hits.chunk_ids) > 2000 + 5 * p_limit THEN
         RETURN;
@@ -5695,146 +5716,15 @@ Returns: id of the row.
 
 Errors: KBORG, KBARB (there is no log; the manifest was changed; the text is another search''s).';
 
--- Name: look_up_kb_blocked_v1(bigint, text[], double precision[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.look_up_kb_blocked_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
-    LANGUAGE plpgsql STABLE PARALLEL SAFE
-    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'on'
-    SET enable_hashagg TO 'on'
-    SET enable_sort TO 'off'
-    SET enable_nestloop TO 'on'
-    SET enable_mergejoin TO 'off'
-    SET enable_memoize TO 'off'
-    SET max_parallel_workers_per_gather TO '0'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_blocked record;
-    v_changed_ids bigint[];
-BEGIN
-    SELECT s.lexemes, s.weights, s.other_lexemes, s.other_weights, s.changed_ids INTO v_blocked FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
-    IF v_blocked.lexemes IS NULL THEN
-        RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_postings_v1(p_org_id, p_lexemes, p_weights, false, p_chunk_ids) AS l;
-        RETURN;
-    END IF;
-    v_changed_ids := ARRAY(SELECT u.id FROM unnest(p_chunk_ids) AS u (id) WHERE u.id IN (SELECT g.id FROM unnest(v_blocked.changed_ids) AS g (id)));
-    RETURN QUERY
-    SELECT f.chunk_id, sum(f.raw)
-    FROM (
-        SELECT b.chunk_id, b.raw
-        FROM kbsearch.look_up_kb_blocks_v1(
-            p_org_id, v_blocked.lexemes, v_blocked.weights, ARRAY(SELECT u.id FROM unnest(p_chunk_ids) AS u (id) WHERE u.id NOT IN (SELECT g.id FROM unnest(v_changed_ids) AS g (id)))
-        ) AS b
-        UNION ALL
-        SELECT l.chunk_id, l.raw
-        FROM kbsearch.look_up_kb_postings_v1(p_org_id, v_blocked.other_lexemes, v_blocked.other_weights, false, p_chunk_ids) AS l
-        UNION ALL
-        SELECT l.chunk_id, l.raw
-        FROM kbsearch.look_up_kb_postings_v1(p_org_id, v_blocked.lexemes, v_blocked.weights, false, v_changed_ids) AS l
-    ) AS f
-    GROUP BY f.chunk_id;
-END
-$$;
-
--- Name: FUNCTION look_up_kb_blocked_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.look_up_kb_blocked_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, by impact: of lexemes that stand in kb_keyword_impacts by the blocks, of others and of chunks written since by the postings. p_chunk_ids: different ones, in any order.';
-
--- Name: look_up_kb_blocks_v1(bigint, text[], double precision[], bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.look_up_kb_blocks_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
-    LANGUAGE sql STABLE PARALLEL SAFE
-    BEGIN ATOMIC
- WITH placed AS MATERIALIZED (
-          SELECT p.block_no,
-             array_agg(p.chunk_id) AS chunk_ids,
-             array_agg(p.slot) AS slots
-            FROM ( SELECT k.block_no,
-                     k.chunk_id,
-                     k.chunk_ids,
-                     width_bucket(k.chunk_id, k.chunk_ids) AS slot
-                    FROM ( SELECT d.block_no,
-                             d.chunk_ids,
-                             unnest(d.ids) AS chunk_id
-                            FROM ( SELECT n.block_no,
-                                     n.ids[(n.first_place + 1):n.last_place] AS ids,
-                                     (n.chunk_ids || '{}'::bigint[]) AS chunk_ids
-                                    FROM ( SELECT b.block_no,
-    b.chunk_ids,
-    given.ids,
-    width_bucket((b.first_chunk_id - 1), given.ids) AS first_place,
-    width_bucket(b.last_chunk_id, given.ids) AS last_place
-   FROM (( SELECT array_agg(u.id ORDER BY u.id) AS ids
-     FROM unnest(look_up_kb_blocks_v1.p_chunk_ids) u(id)
-   OFFSET 0) given
-     CROSS JOIN kbsearch.kb_keyword_blocks b)
-  WHERE (b.org_id = look_up_kb_blocks_v1.p_org_id)
- OFFSET 0) n
-                                   WHERE (n.first_place < n.last_place)
-                                  OFFSET 0) d) k) p
-           WHERE (p.chunk_ids[p.slot] = p.chunk_id)
-           GROUP BY p.block_no
-         )
-  SELECT f.chunk_id,
-     sum((f.weight * round(f.impact))) AS sum
-    FROM ( SELECT unnest(t.chunk_ids) AS chunk_id,
-             t.weight,
-             ext.vector_norm(ext.subvector(t.impacts, unnest(t.slots), 1)) AS impact
-            FROM ( SELECT p.chunk_ids,
-                     p.slots,
-                     w.weight,
-                     COALESCE(i.dense, (i.sparse)::ext.vector(1900)) AS impacts
-                    FROM ((UNNEST(look_up_kb_blocks_v1.p_lexemes, look_up_kb_blocks_v1.p_weights) w(lexeme, weight)
-                      CROSS JOIN placed p)
-                      JOIN kbsearch.kb_keyword_impacts i ON (((i.lexeme = w.lexeme) AND (i.block_no = p.block_no))))
-                   WHERE ((i.org_id = look_up_kb_blocks_v1.p_org_id) AND (i.lexeme = ANY (look_up_kb_blocks_v1.p_lexemes)))
-                  OFFSET 0) t) f
-   WHERE (f.impact > (0)::double precision)
-   GROUP BY f.chunk_id;
-END;
-
--- Name: FUNCTION look_up_kb_blocks_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.look_up_kb_blocks_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, by the blocks: for lexemes that stand in kb_keyword_impacts, and chunks that kb_keyword_changes does not name. p_chunk_ids: different ones, in any order.';
-
 -- Name: look_up_kb_keyword_v1(bigint, text[], double precision[], boolean, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
-    LANGUAGE plpgsql STABLE PARALLEL SAFE
-    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET max_parallel_workers_per_gather TO '0'
-    AS $$
-#variable_conflict use_column
-BEGIN
-    IF p_counts_terms OR NOT EXISTS (SELECT FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id AND b.block_no = 149) THEN
-        RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_postings_v1(p_org_id, p_lexemes, p_weights, p_counts_terms, p_chunk_ids) AS l;
-    ELSE
-        RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_blocked_v1(p_org_id, p_lexemes, p_weights, p_chunk_ids) AS l;
-    END IF;
-END
-$$;
-
--- Name: FUNCTION look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, without reading what the lexemes'' other chunks have. p_chunk_ids: different ones, in any order.';
-
--- Name: look_up_kb_postings_v1(bigint, text[], double precision[], boolean, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.look_up_kb_postings_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
  SELECT found.chunk_id,
      sum(
          CASE
-             WHEN look_up_kb_postings_v1.p_counts_terms THEN found.weight
+             WHEN look_up_kb_keyword_v1.p_counts_terms THEN found.weight
              ELSE (found.weight * ((found.entry & (4095)::bigint))::double precision)
          END) AS sum
     FROM ( SELECT wanted.chunk_id,
@@ -5852,7 +5742,7 @@ CREATE FUNCTION kbsearch.look_up_kb_postings_v1(p_org_id bigint, p_lexemes text[
                              width_bucket((p.first_chunk_id - 1), given.ids) AS first_place,
                              width_bucket((p.entries[p.entry_count] >> 12), given.ids) AS last_place
                             FROM (( SELECT array_agg(u.id ORDER BY u.id) AS ids
-                                    FROM unnest(look_up_kb_postings_v1.p_chunk_ids) u(id)
+                                    FROM unnest(look_up_kb_keyword_v1.p_chunk_ids) u(id)
                                   OFFSET 0) given
                               CROSS JOIN LATERAL ( SELECT k.entries,
                                      k.sign,
@@ -5860,8 +5750,8 @@ CREATE FUNCTION kbsearch.look_up_kb_postings_v1(p_org_id bigint, p_lexemes text[
                                      k.first_chunk_id,
                                      k.entry_count
                                     FROM (kbsearch.kb_postings k
-                                      JOIN UNNEST(look_up_kb_postings_v1.p_lexemes, look_up_kb_postings_v1.p_weights) w(lexeme, weight) ON ((w.lexeme = k.lexeme)))
-                                   WHERE ((k.org_id = look_up_kb_postings_v1.p_org_id) AND (k.lexeme = ANY (look_up_kb_postings_v1.p_lexemes)))
+                                      JOIN UNNEST(look_up_kb_keyword_v1.p_lexemes, look_up_kb_keyword_v1.p_weights) w(lexeme, weight) ON ((w.lexeme = k.lexeme)))
+                                   WHERE ((k.org_id = look_up_kb_keyword_v1.p_org_id) AND (k.lexeme = ANY (look_up_kb_keyword_v1.p_lexemes)))
                                   OFFSET 0) p)
                           OFFSET 0) b
                    WHERE (b.first_place < b.last_place)) wanted) found
@@ -5869,9 +5759,9 @@ CREATE FUNCTION kbsearch.look_up_kb_postings_v1(p_org_id bigint, p_lexemes text[
   HAVING (sum(found.sign) > 0);
 END;
 
--- Name: FUNCTION look_up_kb_postings_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.look_up_kb_postings_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, without reading what the lexemes'' other chunks have. p_chunk_ids: different ones, in any order.';
+COMMENT ON FUNCTION kbsearch.look_up_kb_keyword_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_chunk_ids bigint[]) IS 'The rows of match_kb_keyword_v1 of the given chunks, without reading what the lexemes'' other chunks have. p_chunk_ids: different ones, in any order.';
 
 -- Name: match_kb_keyword_ranges_v1(bigint, text[], double precision[], boolean, bigint[], bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -8317,7 +8207,7 @@ Errors: KBORG, KBSEC (the key is too short or too long; p_keep).';
 
 -- Name: split_kb_lexemes_v1(bigint, text[], double precision[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[]) RETURNS TABLE(lexemes text[], weights double precision[], other_lexemes text[], other_weights double precision[], changed_ids bigint[])
+CREATE FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[]) RETURNS TABLE(lexemes text[], factors double precision[], other_lexemes text[], other_weights double precision[], changed_ids bigint[])
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -8334,13 +8224,13 @@ BEGIN
         RETURN;
     END IF;
     SELECT
-        array_agg(w.lexeme) FILTER (WHERE w.is_blocked), array_agg(w.weight) FILTER (WHERE w.is_blocked),
-        coalesce(array_agg(w.lexeme) FILTER (WHERE NOT w.is_blocked), '{}'), coalesce(array_agg(w.weight) FILTER (WHERE NOT w.is_blocked), '{}')
-    INTO lexemes, weights, other_lexemes, other_weights
+        array_agg(w.lexeme) FILTER (WHERE w.idf > 0), array_agg(w.weight / w.idf) FILTER (WHERE w.idf > 0),
+        coalesce(array_agg(w.lexeme) FILTER (WHERE w.idf IS NULL), '{}'), coalesce(array_agg(w.weight) FILTER (WHERE w.idf IS NULL), '{}')
+    INTO lexemes, factors, other_lexemes, other_weights
     FROM (
         SELECT
             u.lexeme, u.weight,
-            EXISTS (SELECT FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id AND i.lexeme = u.lexeme OFFSET 0) AS is_blocked
+            (SELECT i.idf FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id AND i.lexeme = u.lexeme ORDER BY i.block_no LIMIT 1) AS idf
         FROM unnest(p_lexemes, p_weights) AS u (lexeme, weight)
     ) AS w;
     IF lexemes IS NULL THEN
@@ -8355,7 +8245,7 @@ $$;
 
 -- Name: FUNCTION split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[]) IS 'The lexemes and their weights that stand in kb_keyword_impacts, the others, and the chunks that the blocks say nothing of; no row where the blocks are of no use: they have none of the lexemes, over 2,000 chunks have been written since they were made, or there are over 500 lexemes.';
+COMMENT ON FUNCTION kbsearch.split_kb_lexemes_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[]) IS 'The lexemes that stand in kb_keyword_impacts and what their idf there has to be multiplied by to be their weight, the others and their weights, and the chunks that the blocks say nothing of; no row where the blocks are of no use: they have none of the lexemes, over 2,000 chunks have been written since they were made, or there are over 500 lexemes.';
 
 -- Name: store_kb_cached_vectors_v1(bigint, bigint, bigint[], bigint[], bytea[], bytea[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 

@@ -69,9 +69,8 @@ ARBITRATED = "functions/arbitrate/rank_kb_arbitrated_v1.sql"
 APPLY = "functions/arbitrate/apply_kb_decision_v1.sql"
 
 TOP = "functions/retrieve/list_kb_keyword_top_v1.sql"
-LOOK_UP = "functions/retrieve/look_up_kb_postings_v1.sql"
+LOOK_UP = "functions/retrieve/look_up_kb_keyword_v1.sql"
 BLOCK_TOP = "functions/retrieve/list_kb_block_top_v1.sql"
-BLOCKED = "functions/retrieve/look_up_kb_blocked_v1.sql"
 IMPACTS = "functions/index/insert_kb_keyword_impacts_v1.sql"
 BUILD = "functions/index/build_kb_keyword_blocks_v1.sql"
 BEGIN = "functions/index/begin_kb_keyword_blocks_v1.sql"
@@ -279,11 +278,18 @@ BY_VECTORS = (
         BY_BLOCKS,
     ),
     Mutant(
-        "blocks: believed of what was written since",
-        (Edit(BLOCKED, "WHERE u.id IN (SELECT", "WHERE false AND u.id IN (SELECT"),),
+        "blocks: the threshold is of the smallest factor",
+        (Edit(BLOCK_TOP, "max(r.factor / r.times) AS factor INTO", "min(r.factor / r.times) * 0.9 AS factor INTO"),),
         BY_BLOCKS,
     ),
-    Mutant("blocks: an impact of 0 is none", (Edit(IMPACTS, "'0.25'", "'0'"),), BY_BLOCKS),
+    Mutant(
+        "blocks: factors that lie apart are taken for one",
+        (
+            Edit(BLOCK_TOP, "max(r.factor / r.times) < 1.03 * v_unit", "true"),
+            Edit(BLOCK_TOP, "max(r.factor / r.times) AS factor INTO", "v_unit AS factor INTO"),
+        ),
+        BY_BLOCKS,
+    ),
     Mutant("blocks: nothing is noted", (Edit(NOTE, "OR EXISTS (SELECT", "OR 1 = 0 AND EXISTS (SELECT"),), INDEX),
     Mutant(
         "blocks: a fixed snapshot notes nothing",

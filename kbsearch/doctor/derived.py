@@ -116,7 +116,7 @@ clean AS MATERIALIZED (
     )
 ),
 impacts AS (
-    SELECT i.lexeme, i.block_no, e.slot, round(e.impact) AS impact
+    SELECT i.lexeme, i.block_no, e.slot, round(e.impact / i.idf) AS impact
     FROM kbsearch.kb_keyword_impacts AS i
     CROSS JOIN LATERAL (
         SELECT d.impact::float8, d.slot FROM unnest(i.dense::real []) WITH ORDINALITY AS d (impact, slot)
@@ -137,7 +137,7 @@ SELECT
         SELECT jsonb_build_array(coalesce(sum(pg_catalog.hashtextextended(l.lexeme COLLATE "C", l.entry)), 0), count(*))
         FROM kbsearch.list_kb_entries_v1(%(org_id)s) AS l
         INNER JOIN clean AS c ON c.chunk_id = l.entry >> 12
-        WHERE l.lexeme IN (SELECT DISTINCT i.lexeme FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = %(org_id)s)
+        WHERE l.entry & 4095 > 0 AND l.lexeme IN (SELECT DISTINCT i.lexeme FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = %(org_id)s)
     ),
     (
         SELECT count(*)

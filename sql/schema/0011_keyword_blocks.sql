@@ -16,6 +16,7 @@ CREATE TABLE kbsearch.kb_keyword_impacts (
     org_id bigint NOT NULL,
     lexeme text COLLATE "C" NOT NULL,
     block_no integer NOT NULL,
+    idf double precision NOT NULL,
     dense vector (1900),
     sparse sparsevec (1900),
     PRIMARY KEY (org_id, lexeme, block_no),
@@ -25,7 +26,7 @@ CREATE TABLE kbsearch.kb_keyword_impacts (
 ALTER TABLE kbsearch.kb_keyword_impacts ALTER COLUMN dense SET STORAGE PLAIN, ALTER COLUMN sparse SET STORAGE PLAIN;
 ALTER TABLE kbsearch.kb_keyword_impacts SET (toast_tuple_target = 8160);
 COMMENT ON TABLE kbsearch.kb_keyword_impacts IS
-'Derived. Impacts of a lexeme that is in one of 200 chunks or more: element n is that of chunk n of the block, 0 where the chunk lacks the lexeme, 0.25 for an impact of 0. dense where more than half of the chunks have it, else sparse.';
+'Derived. What a lexeme that is in one of 200 chunks or more counts in the chunks of a block: element n is idf * impact in chunk n, 0 where the chunk lacks the lexeme. idf: the lexeme''s when the block was made, in thousandths. dense where more than half of the chunks have it, else sparse.';
 
 CREATE TABLE kbsearch.kb_keyword_changes (
     org_id bigint NOT NULL,

@@ -170,7 +170,7 @@ def test_what_decides_membership_is_ordered_by_a_unique_key(file: Path) -> None:
     for cut in re.finditer(r"ORDER BY ([^()]*?)\s+LIMIT( 1\s+OFFSET p_rank\b)?", body):
         if cut[2]:
             continue  # only the value at that place is taken, which rows that tie share
-        assert re.search(r"(_id|\bid|\bn|\bfield|\bcfgname|\bstart)( ASC| DESC)?$", cut[1].strip()), cut[0]
+        assert re.search(r"(_id|\bid|\bblock_no|\bn|\bfield|\bcfgname|\bstart)( ASC| DESC)?$", cut[1].strip()), cut[0]
     for start in re.finditer(r"DISTINCT ON \([^)]*article_id\)", body):
         order = re.search(r"ORDER BY ([^()]*?)(?=\n\s*\)|;)", body[start.start() :])
         assert order is not None

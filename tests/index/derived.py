@@ -39,7 +39,7 @@ clean AS (
     WHERE NOT EXISTS (SELECT FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = b.org_id AND u.chunk_id = ANY (g.chunk_ids))
 ),
 impacts AS (
-    SELECT c.org_id, i.lexeme, c.chunk_id << 12 | round(e.impact)::bigint AS entry
+    SELECT c.org_id, i.lexeme, c.chunk_id << 12 | round(e.impact / i.idf)::bigint AS entry
     FROM kbsearch.kb_keyword_impacts AS i
     CROSS JOIN LATERAL (
         SELECT d.impact::float8, d.slot FROM unnest(i.dense::real []) WITH ORDINALITY AS d (impact, slot)
@@ -55,7 +55,7 @@ blocked AS (
     SELECT w.org_id, w.lexeme, w.entry
     FROM wanted AS w
     INNER JOIN clean AS c ON c.org_id = w.org_id AND c.chunk_id = w.entry >> 12
-    WHERE EXISTS (SELECT FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = w.org_id AND i.lexeme = w.lexeme)
+    WHERE w.entry & 4095 > 0 AND EXISTS (SELECT FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = w.org_id AND i.lexeme = w.lexeme)
 )
 SELECT 'posting: is ' || coalesce(n.copies, 0) || ' times, must be ' || coalesce(w.copies, 0) || ' times',
     jsonb_build_object('org_id', coalesce(n.org_id, w.org_id), 'lexeme', coalesce(n.lexeme, w.lexeme), 'chunk_id', coalesce(n.entry, w.entry) >> 12,

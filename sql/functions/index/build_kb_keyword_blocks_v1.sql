@@ -5,7 +5,8 @@ SET search_path = pg_catalog, kbsearch, pg_temp
 SET jit = off
 AS $$
 DECLARE
-    v_lexemes text[];
+    v_chunk_count bigint;
+    v_words record;
 BEGIN
     DELETE FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id;
     DELETE FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id;
@@ -18,22 +19,23 @@ BEGIN
         WHERE s.org_id = p_org_id AND s.searchable
     ) AS c
     GROUP BY div(c.n, 1900);
-    FOR v_lexemes IN
-        SELECT array_agg(s.lexeme)
+    v_chunk_count := (SELECT sum(s.chunk_count) FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id);
+    FOR v_words IN
+        SELECT array_agg(s.lexeme) AS lexemes, array_agg(kbsearch.kb_idf_v1(v_chunk_count, s.entry_count)::double precision) AS idfs
         FROM (
-            SELECT w.lexeme, div(sum(w.entry_count) OVER (ORDER BY w.lexeme), 2000000) AS slice
+            SELECT w.lexeme, w.entry_count, div(sum(w.entry_count) OVER (ORDER BY w.lexeme), 2000000) AS slice
             FROM (
                 SELECT p.lexeme, sum(p.sign * p.entry_count) AS entry_count
                 FROM kbsearch.kb_postings AS p
                 WHERE p.org_id = p_org_id
                 GROUP BY p.lexeme
             ) AS w
-            WHERE 200 * w.entry_count >= (SELECT sum(s.chunk_count) FROM kbsearch.kb_corpus_stats AS s WHERE s.org_id = p_org_id)
+            WHERE 200 * w.entry_count >= v_chunk_count
         ) AS s
         GROUP BY s.slice
         ORDER BY s.slice
     LOOP
-        PERFORM kbsearch.insert_kb_keyword_impacts_v1(p_org_id, v_lexemes);
+        PERFORM kbsearch.insert_kb_keyword_impacts_v1(p_org_id, v_words.lexemes, v_words.idfs);
     END LOOP;
     RETURN (SELECT count(*) FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id);
 END

@@ -1,14 +1,21 @@
--- Sums of float4, so near the exact ones only: at most a millionth apart for each lexeme. The place of each 1 in a block's bits is where
+-- Sums of float4, so near the exact ones only: at most a millionth apart for each lexeme. Multiplying a vector takes longer than all else. The place of each 1 in a block's bits is where
 -- the pieces between them end.
-CREATE FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text [], p_weights double precision [], p_step integer, p_rank bigint)
+CREATE FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text [], p_factors double precision [], p_step integer, p_rank bigint)
 RETURNS TABLE (chunk_ids bigint [], threshold double precision)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH sums AS MATERIALIZED (
-        SELECT i.block_no, sum(coalesce(i.dense, i.sparse::vector (1900)) * w.weights) AS raws
+        SELECT
+            i.block_no,
+            sum(
+                CASE
+                    WHEN p_factors IS NULL THEN coalesce(i.dense, i.sparse::vector (1900))
+                    ELSE coalesce(i.dense, i.sparse::vector (1900)) * w.factors
+                END
+            ) AS raws
         FROM (
-            SELECT u.lexeme, array_fill(u.weight::real, ARRAY[1900])::vector (1900) AS weights
-            FROM unnest(p_lexemes, p_weights) AS u (lexeme, weight)
+            SELECT u.lexeme, CASE WHEN p_factors IS NOT NULL THEN array_fill(u.factor::real, ARRAY[1900])::vector (1900) END AS factors
+            FROM unnest(p_lexemes, p_factors) AS u (lexeme, factor)
             OFFSET 0
         ) AS w
         INNER JOIN kbsearch.kb_keyword_impacts AS i ON i.lexeme = w.lexeme
@@ -65,4 +72,4 @@ BEGIN ATOMIC
     WHERE EXISTS (SELECT FROM sums);
 END;
 COMMENT ON FUNCTION kbsearch.list_kb_block_hits_v1(bigint, text [], double precision [], integer, bigint) IS
-'By the blocks, the chunks whose sum of weight * impact of the lexemes is above a threshold: what is at place p_rank + 1 among the chunks of every p_step-th block.';
+'By the blocks, the chunks whose sum of factor * idf * impact of the lexemes (1 * idf * impact where p_factors is NULL; a lexeme may be named several times) is above a threshold: what is at place p_rank + 1 among the chunks of every p_step-th block.';

@@ -1,4 +1,6 @@
--- A chunk outside of the candidates has none of the other lexemes, is unchanged, and its sum of float4 is at most the threshold. So the first places are
+-- A weight is idf by a number that all words of a language share, times the occurrences in the question, and idfs move little from one making of the blocks
+-- to the next. So vectors are only added up, and the threshold allows for the widest of the factors; where they lie apart they are multiplied.
+-- A chunk outside of the candidates has none of the other lexemes, is unchanged, and its sum is at most the threshold. So the first places are
 -- certain where the last of them is above it by more than what sums of 500 float4 can be wrong.
 CREATE FUNCTION kbsearch.list_kb_block_top_v1(
     p_org_id bigint, p_lexemes text [], p_weights double precision [], p_entry_count bigint, p_limit bigint
@@ -24,21 +26,31 @@ DECLARE
     v_step CONSTANT integer := greatest(1, least(v_block_count / 3, p_limit / 24));  -- some 24 of the sample are among the first p_limit
     v_split record;
     v_hits record;
+    v_unit double precision;
+    v_repeated record;
     v_candidates bigint[];
     v_chunk_ids bigint[];
     v_raws double precision[];
 BEGIN
-    -- a vector costs what some seventy entries do
+    -- reading a vector costs what some seventy entries do
     IF p_entry_count < 20000 + v_block_count * (200 + 70 * cardinality(p_lexemes)) THEN
         RETURN;
     END IF;
-    SELECT s.lexemes, s.weights, s.other_lexemes, s.other_weights, s.changed_ids INTO v_split FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
+    SELECT s.lexemes, s.factors, s.other_lexemes, s.other_weights, s.changed_ids INTO v_split FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
     IF v_split.lexemes IS NULL THEN
         RETURN;
     END IF;
-    SELECT h.chunk_ids, h.threshold INTO v_hits
+    v_unit := (SELECT min(f.factor) FROM unnest(v_split.factors) AS f (factor));
+    SELECT array_agg(r.lexeme) AS lexemes, max(r.factor / r.times) AS factor INTO v_repeated
+    FROM (
+        SELECT u.lexeme, u.factor, round(u.factor / nullif(v_unit, 0)) AS times FROM unnest(v_split.lexemes, v_split.factors) AS u (lexeme, factor)
+    ) AS r
+    CROSS JOIN LATERAL generate_series(1, least(r.times, 10)::integer) AS n
+    HAVING max(r.times) < 10 AND max(r.factor / r.times) < 1.03 * v_unit;
+    SELECT h.chunk_ids, h.threshold * coalesce(v_repeated.factor, 1) AS threshold INTO v_hits
     FROM kbsearch.list_kb_block_hits_v1(
-        p_org_id, v_split.lexemes, v_split.weights, v_step, 1 + ceil(1.5 * p_limit * ((v_block_count - 1) / v_step + 1) / v_block_count)::bigint
+        p_org_id, coalesce(v_repeated.lexemes, v_split.lexemes), CASE WHEN v_repeated.lexemes IS NULL THEN v_split.factors END, v_step,
+        1 + ceil(1.5 * p_limit * ((v_block_count - 1) / v_step + 1) / v_block_count)::bigint
     ) AS h;
     IF v_hits.threshold <= 0 OR cardinality(v_hits.chunk_ids) > 2000 + 5 * p_limit THEN
         RETURN;

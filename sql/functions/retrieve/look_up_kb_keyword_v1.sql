@@ -1,22 +1,48 @@
--- With 150 blocks (285,000 chunks) the postings of a frequent word have become more to pass over than its vectors are to read.
+-- Blocks are ascending, so a chunk's entries are found by halving (width_bucket counts the elements up to a value), and blocks between the chunks are
+-- passed over. The chunks come as one value of a subquery: an array of a variable would be copied for every block.
 CREATE FUNCTION kbsearch.look_up_kb_keyword_v1(
     p_org_id bigint, p_lexemes text [], p_weights double precision [], p_counts_terms boolean, p_chunk_ids bigint []
 ) RETURNS TABLE (chunk_id bigint, raw double precision)
-LANGUAGE plpgsql STABLE PARALLEL SAFE
-SET search_path = pg_catalog, kbsearch, pg_temp
-SET plan_cache_mode = force_generic_plan
-SET jit = off
-SET enable_seqscan = off
-SET max_parallel_workers_per_gather = 0
-AS $$
-#variable_conflict use_column
-BEGIN
-    IF p_counts_terms OR NOT EXISTS (SELECT FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id AND b.block_no = 149) THEN
-        RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_postings_v1(p_org_id, p_lexemes, p_weights, p_counts_terms, p_chunk_ids) AS l;
-    ELSE
-        RETURN QUERY SELECT l.chunk_id, l.raw FROM kbsearch.look_up_kb_blocked_v1(p_org_id, p_lexemes, p_weights, p_chunk_ids) AS l;
-    END IF;
-END
-$$;
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT
+        found.chunk_id,
+        sum(CASE WHEN p_counts_terms THEN found.weight ELSE found.weight * (found.entry & 4095)::double precision END)
+    FROM (
+        SELECT
+            wanted.chunk_id,
+            wanted.sign,
+            wanted.weight,
+            unnest(
+                wanted.entries[
+                    width_bucket((wanted.chunk_id << 12) - 1, wanted.entries) + 1:width_bucket((wanted.chunk_id << 12) | 4095, wanted.entries)
+                ]
+            ) AS entry
+        FROM (
+            SELECT b.entries, b.sign, b.weight, unnest(b.ids[b.first_place + 1:b.last_place]) AS chunk_id
+            FROM (
+                SELECT
+                    p.entries,
+                    p.sign,
+                    p.weight,
+                    given.ids,
+                    width_bucket(p.first_chunk_id - 1, given.ids) AS first_place,
+                    width_bucket(p.entries[p.entry_count] >> 12, given.ids) AS last_place
+                FROM (SELECT array_agg(u.id ORDER BY u.id) AS ids FROM unnest(p_chunk_ids) AS u (id) OFFSET 0) AS given
+                CROSS JOIN LATERAL (
+                    SELECT k.entries, k.sign, k.sign * w.weight AS weight, k.first_chunk_id, k.entry_count
+                    FROM kbsearch.kb_postings AS k
+                    INNER JOIN unnest(p_lexemes, p_weights) AS w (lexeme, weight) ON w.lexeme = k.lexeme
+                    WHERE k.org_id = p_org_id AND k.lexeme = ANY (p_lexemes)
+                    OFFSET 0
+                ) AS p
+                OFFSET 0
+            ) AS b
+            WHERE b.first_place < b.last_place
+        ) AS wanted
+    ) AS found
+    GROUP BY found.chunk_id
+    HAVING sum(found.sign) > 0;
+END;
 COMMENT ON FUNCTION kbsearch.look_up_kb_keyword_v1(bigint, text [], double precision [], boolean, bigint []) IS
 'The rows of match_kb_keyword_v1 of the given chunks, without reading what the lexemes'' other chunks have. p_chunk_ids: different ones, in any order.';
