@@ -4788,12 +4788,14 @@ DECLARE
     v_chunk_ids bigint[];
     v_raws double precision[];
 BEGIN
-    -- reading a vector costs what some seventy entries do
-    IF p_entry_count < 20000 + v_block_count * (200 + 70 * cardinality(p_lexemes)) THEN
+    -- adding a vector costs what some 35 entries do, looking up a chunk with a rare word three entries a word
+    IF v_block_count = 0 OR p_entry_count < 10000 + v_block_count * (60 + 35 * cardinality(p_lexemes)) THEN
         RETURN;
     END IF;
     SELECT s.lexemes, s.factors, s.other_lexemes, s.other_weights, s.changed_ids INTO v_split FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
-    IF v_split.lexemes IS NULL THEN
+    IF v_split.lexemes IS NULL OR p_entry_count < 3 * cardinality(p_lexemes) * (
+        SELECT sum(p.entry_count) FROM kbsearch.kb_postings AS p WHERE p.org_id = p_org_id AND p.lexeme = ANY (v_split.other_lexemes)
+    ) THEN
         RETURN;
     END IF;
     v_unit := (SELECT min(f.factor) FROM unnest(v_split.factors) AS f (factor));
@@ -5083,6 +5085,15 @@ BEGIN
         RETURN;
     END IF;
 
+    IF NOT p_counts_terms THEN
+        -- pruning hardly ever leaves less than an eighth
+        RETURN QUERY
+        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count / 8, p_limit) AS t;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
+
     -- of a sample: what the last place has, rather less than more
     v_width := div(v_words.breadth::numeric * least(6000, v_words.entry_count / 16), v_words.entry_count * 4)::bigint + 1;
     v_lows := ARRAY(SELECT v_words.first_chunk_id + v_words.breadth * g.n / 4 FROM generate_series(0, 3) AS g (n));
@@ -5139,13 +5150,22 @@ BEGIN
     END IF;
     IF v_threshold IS NULL OR cardinality(v_chunk_ids) = p_limit THEN
         RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
-    ELSE
-        RETURN QUERY
-        SELECT m.chunk_id, m.raw
-        FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
-        ORDER BY raw DESC, chunk_id ASC
-        LIMIT p_limit;
+        RETURN;
     END IF;
+
+    -- guessed too high
+    IF NOT p_counts_terms THEN
+        RETURN QUERY
+        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count, p_limit) AS t;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+    END IF;
+    RETURN QUERY
+    SELECT m.chunk_id, m.raw
+    FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
+    ORDER BY raw DESC, chunk_id ASC
+    LIMIT p_limit;
 END
 $$;
 

@@ -1053,7 +1053,7 @@ MUTANTS = (
         "tenancy: a trigger function that anybody may make triggers of",
         (
             Edit(
-                "schema/0011_trigger_rights.sql",
+                "schema/0012_trigger_rights.sql",
                 "REVOKE EXECUTE ON FUNCTION kbsearch.kb_chunks_truncated_v1() FROM public;",
                 "",
             ),

@@ -32,12 +32,14 @@ DECLARE
     v_chunk_ids bigint[];
     v_raws double precision[];
 BEGIN
-    -- reading a vector costs what some seventy entries do
-    IF p_entry_count < 20000 + v_block_count * (200 + 70 * cardinality(p_lexemes)) THEN
+    -- adding a vector costs what some 35 entries do, looking up a chunk with a rare word three entries a word
+    IF v_block_count = 0 OR p_entry_count < 10000 + v_block_count * (60 + 35 * cardinality(p_lexemes)) THEN
         RETURN;
     END IF;
     SELECT s.lexemes, s.factors, s.other_lexemes, s.other_weights, s.changed_ids INTO v_split FROM kbsearch.split_kb_lexemes_v1(p_org_id, p_lexemes, p_weights) AS s;
-    IF v_split.lexemes IS NULL THEN
+    IF v_split.lexemes IS NULL OR p_entry_count < 3 * cardinality(p_lexemes) * (
+        SELECT sum(p.entry_count) FROM kbsearch.kb_postings AS p WHERE p.org_id = p_org_id AND p.lexeme = ANY (v_split.other_lexemes)
+    ) THEN
         RETURN;
     END IF;
     v_unit := (SELECT min(f.factor) FROM unnest(v_split.factors) AS f (factor));
