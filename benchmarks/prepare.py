@@ -34,7 +34,16 @@ from kbsearch import embedded, migrate
 BATCH = 5_000
 """Rows in a COPY."""
 
-TABLES = ("kb_article_chunks", "kb_articles", "kb_article_embeddings", "kb_postings", "kb_corpus_stats")
+TABLES = (
+    "kb_article_chunks",
+    "kb_articles",
+    "kb_article_embeddings",
+    "kb_postings",
+    "kb_corpus_stats",
+    "kb_keyword_blocks",
+    "kb_keyword_impacts",
+    "kb_keyword_changes",
+)
 
 _CREATE = re.compile("^CREATE FUNCTION", re.MULTILINE)
 _TYPE_FILE = "schema/0003_search_plan.sql"

@@ -109,17 +109,16 @@ def test_a_chunk_at_the_limit_is_stored(corpus: Corpus, content: str) -> None:
     corpus.article(content)
 
 
-def test_a_title_of_any_length_counts_against_the_chunk_only(corpus: Corpus) -> None:
-    """A title is copied onto each chunk; one that no chunk can carry is refused, and changing to it changes nothing."""
+def test_a_title_beyond_its_limit_is_refused(corpus: Corpus) -> None:
+    """A title is copied onto each chunk and each row of an answer; changing to one that is too long changes nothing."""
     article = corpus.article("good", title="short")
-    with refused("KBCHK"):
-        corpus.run(
-            "UPDATE kbsearch.kb_articles SET title = repeat('ant ', 16001) WHERE org_id = %s AND id = %s",
-            corpus.org_id,
-            article,
-        )
+    change = "UPDATE kbsearch.kb_articles SET title = repeat('x', %s) WHERE org_id = %s AND id = %s"
+    with refused("23514"):
+        corpus.run(change, 8193, corpus.org_id, article)
     assert corpus.found("short") == [article]
-    assert corpus.found("ant") == []
+    corpus.run(change, 8192, corpus.org_id, article)
+    assert corpus.found("good") == [article]
+    assert corpus.found("short") == []
 
 
 def test_four_hundred_thousand_characters_without_a_space(corpus: Corpus) -> None:

@@ -10,6 +10,7 @@ import psycopg_pool
 import pytest
 import sqlalchemy as sa
 from psycopg.pq import TransactionStatus
+from sqlalchemy import BigInteger
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from kbsearch import (
@@ -224,7 +225,7 @@ class Article(Base):
 
     __tablename__ = "kb_articles"
     __table_args__ = ({"schema": "kbsearch"},)
-    id: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     title: Mapped[str | None]
 
 

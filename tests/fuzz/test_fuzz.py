@@ -55,7 +55,7 @@ def test_no_function_hides_errors(shared_database: str) -> None:
     assert sorted(handlers) == [
         ("disable_kb_row_security_v1",),
         ("kb_chunks_truncated_v1",),
-        ("kb_organizations_changed_v1",),
+        ("take_kb_corpus_v1",),
     ]
 
 

@@ -77,7 +77,7 @@ def test_a_real_index_shared_by_all_organisations_is_noticed(databases: Any, tem
                 )
             connection.execute(SHARED.encode())
             with pytest.raises((AssertionError, ExceptionGroup)) as caught:
-                Hunt(db, ENOUGH["vector index shared by all organisations"], shrink=False).run(40)
+                Hunt(db, ENOUGH["vector index shared by all organisations"], shrink=False).run(150)
             connection.execute("SELECT pg_catalog.pg_stat_force_next_flush()")
             scans = connection.execute(
                 "SELECT sum(s.idx_scan) FROM pg_catalog.pg_stat_user_indexes AS s WHERE s.indexrelname LIKE 'shared%'"
