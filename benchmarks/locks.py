@@ -20,7 +20,7 @@ from benchmarks.store import EDITED, LARGE, MEDIUM, TENANT, Scale, Store
 from benchmarks.timing import Client, Effort
 
 _WAITS = """
-SELECT DISTINCT a.application_name || ' for ' || b.application_name
+SELECT DISTINCT a.application_name || ' for ' || b.application_name || CASE WHEN l.locktype = 'extend' THEN ', while a file grows' ELSE '' END
 FROM pg_locks AS l
 INNER JOIN pg_stat_activity AS a ON a.pid = l.pid
 CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS w (pid)
