@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, reject, seed, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.judge import Fuzzer
@@ -51,12 +51,15 @@ def over_http(fuzzer: Fuzzer, functions: Sequence[Function], number: int, calls:
             for name, value in call.arguments.items()
             if not isinstance(value, Cursor)
         }
-        text = json.dumps(arguments)
-        match draw(st.integers(0, 7)):
-            case 6:
-                text = draw(edited_json(text))
-            case 7:
-                text = draw(JSONS)
+        try:
+            text = json.dumps(arguments)
+            match draw(st.integers(0, 7)):
+                case 6:
+                    text = draw(edited_json(text))
+                case 7:
+                    text = draw(JSONS)
+        except RecursionError:  # deeper than Python writes
+            reject()
         return Call(function.name, {"": text})
 
     def act(call: Call) -> None:
