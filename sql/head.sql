@@ -839,8 +839,8 @@ BEGIN
     DELETE FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id;
     DELETE FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id;
     DELETE FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id AND g.segment_id = ANY (p_known);
-    INSERT INTO kbsearch.kb_keyword_blocks (org_id, block_no, first_chunk_id, last_chunk_id, chunk_ids)
-    SELECT p_org_id, div(c.n, 1900), min(c.id), max(c.id), array_agg(c.id ORDER BY c.id)
+    INSERT INTO kbsearch.kb_keyword_blocks (org_id, block_no, chunk_ids)
+    SELECT p_org_id, div(c.n, 1900), array_agg(c.id ORDER BY c.id)
     FROM (
         SELECT s.id, row_number() OVER (ORDER BY s.id) - 1 AS n
         FROM kbsearch.kb_article_chunks AS s
@@ -3916,8 +3916,6 @@ COMMENT ON FUNCTION kbsearch.insert_kb_embeddings_v1(p_org_id bigint, p_article_
 CREATE TABLE kbsearch.kb_keyword_blocks (
     org_id bigint NOT NULL,
     block_no integer NOT NULL,
-    first_chunk_id bigint NOT NULL,
-    last_chunk_id bigint NOT NULL,
     chunk_ids bigint[] NOT NULL
 );
 ALTER TABLE ONLY kbsearch.kb_keyword_blocks ALTER COLUMN chunk_ids SET STORAGE EXTERNAL;
@@ -3976,7 +3974,7 @@ CREATE FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes
           SELECT insert_kb_keyword_impacts_v1.p_org_id AS p_org_id,
              v.lexeme,
              v.block_no,
-             w.idf,
+             v.idf,
                  CASE
                      WHEN (v.entry_count > 950) THEN (v.impacts)::ext.vector(1900)
                      ELSE NULL::ext.vector
@@ -3985,8 +3983,9 @@ CREATE FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes
                      WHEN (v.entry_count <= 950) THEN v.impacts
                      ELSE NULL::ext.sparsevec
                  END AS "case"
-            FROM (( SELECT e.lexeme,
+            FROM ( SELECT e.lexeme,
                      s.block_no,
+                     e.idf,
                      count(*) AS entry_count,
                      ((('{'::text || string_agg(((s.slot || ':'::text) || ((e.impact)::double precision * e.idf)), ','::text)) || '}/1900'::text))::ext.sparsevec(1900) AS impacts
                     FROM (( SELECT u.lexeme,
@@ -4000,8 +3999,7 @@ CREATE FUNCTION kbsearch.insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes
                                       JOIN UNNEST(insert_kb_keyword_impacts_v1.p_lexemes, insert_kb_keyword_impacts_v1.p_idfs) g(lexeme, idf) ON ((g.lexeme = p.lexeme)))
                                    WHERE ((p.org_id = insert_kb_keyword_impacts_v1.p_org_id) AND (p.lexeme = ANY (insert_kb_keyword_impacts_v1.p_lexemes)) AND (p.sign > 0))) u) e
                       JOIN slots s ON ((s.chunk_id = e.chunk_id)))
-                   GROUP BY e.lexeme, s.block_no) v
-              JOIN UNNEST(insert_kb_keyword_impacts_v1.p_lexemes, insert_kb_keyword_impacts_v1.p_idfs) w(lexeme, idf) ON ((w.lexeme = v.lexeme)));
+                   GROUP BY e.lexeme, s.block_no, e.idf) v;
 END;
 
 -- Name: FUNCTION insert_kb_keyword_impacts_v1(p_org_id bigint, p_lexemes text[], p_idfs double precision[]); Type: COMMENT; Schema: kbsearch; Owner: -

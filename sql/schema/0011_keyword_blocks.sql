@@ -3,8 +3,6 @@
 CREATE TABLE kbsearch.kb_keyword_blocks (
     org_id bigint NOT NULL,
     block_no integer NOT NULL,
-    first_chunk_id bigint NOT NULL,
-    last_chunk_id bigint NOT NULL,
     chunk_ids bigint [] NOT NULL,
     PRIMARY KEY (org_id, block_no)
 );

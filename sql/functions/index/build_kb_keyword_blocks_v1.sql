@@ -11,8 +11,8 @@ BEGIN
     DELETE FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = p_org_id;
     DELETE FROM kbsearch.kb_keyword_blocks AS b WHERE b.org_id = p_org_id;
     DELETE FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id AND g.segment_id = ANY (p_known);
-    INSERT INTO kbsearch.kb_keyword_blocks (org_id, block_no, first_chunk_id, last_chunk_id, chunk_ids)
-    SELECT p_org_id, div(c.n, 1900), min(c.id), max(c.id), array_agg(c.id ORDER BY c.id)
+    INSERT INTO kbsearch.kb_keyword_blocks (org_id, block_no, chunk_ids)
+    SELECT p_org_id, div(c.n, 1900), array_agg(c.id ORDER BY c.id)
     FROM (
         SELECT s.id, row_number() OVER (ORDER BY s.id) - 1 AS n
         FROM kbsearch.kb_article_chunks AS s

@@ -11,11 +11,11 @@ BEGIN ATOMIC
             AND u.chunk_id NOT IN (SELECT unnest(g.chunk_ids) FROM kbsearch.kb_keyword_changes AS g WHERE g.org_id = p_org_id)
     )
     SELECT
-        p_org_id, v.lexeme, v.block_no, w.idf, CASE WHEN v.entry_count > 950 THEN v.impacts::vector (1900) END,
+        p_org_id, v.lexeme, v.block_no, v.idf, CASE WHEN v.entry_count > 950 THEN v.impacts::vector (1900) END,
         CASE WHEN v.entry_count <= 950 THEN v.impacts END
     FROM (
         SELECT
-            e.lexeme, s.block_no, count(*) AS entry_count, ('{' || string_agg(s.slot || ':' || e.impact * e.idf, ',') || '}/1900')::sparsevec (1900) AS impacts
+            e.lexeme, s.block_no, e.idf, count(*) AS entry_count, ('{' || string_agg(s.slot || ':' || e.impact * e.idf, ',') || '}/1900')::sparsevec (1900) AS impacts
         FROM (
             SELECT u.lexeme, u.idf, u.entry >> 12 AS chunk_id, u.entry & 4095 AS impact
             FROM (
@@ -26,9 +26,8 @@ BEGIN ATOMIC
             ) AS u
         ) AS e
         INNER JOIN slots AS s ON s.chunk_id = e.chunk_id
-        GROUP BY e.lexeme, s.block_no
-    ) AS v
-    INNER JOIN unnest(p_lexemes, p_idfs) AS w (lexeme, idf) ON w.lexeme = v.lexeme;
+        GROUP BY e.lexeme, s.block_no, e.idf
+    ) AS v;
 END;
 COMMENT ON FUNCTION kbsearch.insert_kb_keyword_impacts_v1(bigint, text [], double precision []) IS
 'The rows of kb_keyword_impacts of the given lexemes, whose idfs are given, without the chunks that kb_keyword_changes names.';
