@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kbsearch.doctor.base import Examination, Organization, Outcome, Report, about, check, number
+from kbsearch.doctor.rights import DERIVED
 
 SAMPLE = 100
 """Chunks of an organisation that are analysed again unless all are."""
@@ -214,7 +215,7 @@ ORDER BY o.id""",
 def leftovers(ex: Examination, report: Report) -> Outcome:
     """Nothing is left of deleted organisations; the ids are found by hopping along the keys."""
     bad = False
-    for table in ("kb_postings", "kb_corpus_stats", "kb_keyword_blocks", "kb_keyword_impacts", "kb_keyword_changes"):
+    for table in DERIVED:
         gone = [
             org_id
             for (org_id,) in ex.rows(
