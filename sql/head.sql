@@ -1705,7 +1705,7 @@ BEGIN
         RAISE EXCEPTION 'there is a % that is no index for approximate search', index_name
             USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('index', index_name, 'definition', v_definition)::text, HINT = 'Rename or drop it.';
     END IF;
-    IF state = 'ready' AND v_definition !~ format(' WITH \(m=''%s'', ef_construction=''%s''\)', coalesce(p_m::text, '\d+'), coalesce(p_ef_construction::text, '\d+')) THEN
+    IF state = 'ready' AND v_definition !~ format(' WITH \(m=%s, ef_construction=%s\)', coalesce(p_m::text, '\d+'), coalesce(p_ef_construction::text, '\d+')) THEN
         RAISE EXCEPTION 'there is such an index already, built otherwise'
             USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('index', index_name, 'definition', v_definition)::text,
                 HINT = 'Drop it first: kbsearch ann drop, or drop_kb_ann_index_v1.';
@@ -2859,14 +2859,22 @@ BEGIN
     RETURN QUERY
     SELECT
         i.indisvalid AND i.indisready
-        AND m.amname = 'hnsw'
-        AND pg_get_expr(i.indpred, i.indrelid) = format('((org_id = %s) AND (space_id = %s))', p_org_id, p_space_id)
-        AND d.definition ~ ' USING hnsw \(\(\(embedding\)::[^()]*\(\d+\)\) [^() ]*vector_cosine_ops\)',
+        AND d.definition ~ '^USING hnsw \(\(embedding\)::[^()]*\(\d+\)\) vector_cosine_ops (WITH \([^()]*\) )?WHERE '
+        AND d.definition LIKE format('%% WHERE ((org_id = %s) AND (space_id = %s))', p_org_id, p_space_id),
         left(encode(sha256(convert_to(concat_ws(' ', c.relname, d.definition, obj_description(c.oid, 'pg_class'), c.relfilenode), 'UTF8')), 'hex'), 16)
     FROM pg_class AS c
     INNER JOIN pg_index AS i ON i.indexrelid = c.oid
     INNER JOIN pg_am AS m ON m.oid = c.relam
-    CROSS JOIN LATERAL (SELECT pg_get_indexdef(c.oid) AS definition OFFSET 0) AS d
+    INNER JOIN pg_opclass AS k ON k.oid = i.indclass[0]
+    CROSS JOIN LATERAL (
+        -- pg_get_indexdef looks where the statement's snapshot does not, and fails where an index goes meanwhile
+        SELECT
+            concat_ws(
+                ' ', 'USING', m.amname, '(' || pg_get_expr(i.indexprs, i.indrelid) || ')', k.opcname, 'WITH (' || array_to_string(c.reloptions, ', ') || ')',
+                'WHERE ' || pg_get_expr(i.indpred, i.indrelid)
+            ) AS definition
+        OFFSET 0
+    ) AS d
     WHERE
         c.oid = to_regclass(format('kbsearch.kb_ann_%s_%s', p_org_id, p_space_id)) AND i.indrelid = 'kbsearch.kb_article_embeddings'::regclass
         -- the catalog has no row-level security
@@ -4638,10 +4646,6 @@ BEGIN
         RAISE EXCEPTION 'organisation NULL does not exist'
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id that the indexes were made for.';
     END IF;
-    IF has_table_privilege('kbsearch.kb_article_embeddings'::regclass, 'SELECT') THEN
-        -- a lock that DROP INDEX waits for: pg_get_indexdef fails where an index goes meanwhile
-        PERFORM FROM kbsearch.kb_article_embeddings AS e WHERE false;
-    END IF;
     RETURN QUERY
     SELECT
         split_part(c.relname, '_', 4)::bigint,
@@ -4650,9 +4654,8 @@ BEGIN
             WHEN p.pid IS NOT NULL THEN 'building'
             WHEN NOT (i.indisvalid AND i.indisready) THEN 'invalid'
             WHEN
-                m.amname <> 'hnsw'
-                OR pg_get_expr(i.indpred, i.indrelid) <> format('((org_id = %s) AND (space_id = %s))', p_org_id, split_part(c.relname, '_', 4))
-                OR d.definition !~ ' USING hnsw \(\(\(embedding\)::[^()]*\(\d+\)\) [^() ]*vector_cosine_ops\)'
+                d.definition !~ '^USING hnsw \(\(embedding\)::[^()]*\(\d+\)\) vector_cosine_ops (WITH \([^()]*\) )?WHERE '
+                OR d.definition NOT LIKE format('%% WHERE ((org_id = %s) AND (space_id = %s))', p_org_id, split_part(c.relname, '_', 4))
                 THEN 'foreign'
             ELSE 'ready'
         END,
@@ -4663,7 +4666,16 @@ BEGIN
     INNER JOIN pg_index AS i ON i.indexrelid = c.oid
     INNER JOIN pg_am AS m ON m.oid = c.relam
     LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid
-    CROSS JOIN LATERAL (SELECT pg_get_indexdef(c.oid) AS definition OFFSET 0) AS d
+    INNER JOIN pg_opclass AS k ON k.oid = i.indclass[0]
+    CROSS JOIN LATERAL (
+        -- pg_get_indexdef looks where the statement's snapshot does not, and fails where an index goes meanwhile
+        SELECT
+            concat_ws(
+                ' ', 'USING', m.amname, '(' || pg_get_expr(i.indexprs, i.indrelid) || ')', k.opcname, 'WITH (' || array_to_string(c.reloptions, ', ') || ')',
+                'WHERE ' || pg_get_expr(i.indpred, i.indrelid)
+            ) AS definition
+        OFFSET 0
+    ) AS d
     WHERE
         i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
         -- the catalog has no row-level security
@@ -4684,7 +4696,7 @@ space_id: The embedding space whose vectors it has, in ascending order.
 index_name: Its name, in the schema of the tables.
 state: ready; building; invalid (a build that was broken off); foreign (of that name, and not what create_kb_ann_index_v1 makes).
 identity: 16 hexadecimal digits, others once it is built again. Cursors carry it.
-definition: As pg_get_indexdef has it.
+definition: What it is made of, from USING on.
 bytes: Its size.
 
 Errors: KBORG: p_org_id is NULL.';

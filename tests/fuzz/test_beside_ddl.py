@@ -15,7 +15,7 @@ import pytest
 
 Connection = psycopg.Connection[Any]
 ARTICLES = 300
-SECONDS = 4
+SECONDS = 6
 ROUNDS = 4
 ASKED = (
     "SELECT count(*) FROM kbsearch.search_kb_hybrid_v1(%s, 'word', %s::ext.vector, p_profile => %s) AS s",

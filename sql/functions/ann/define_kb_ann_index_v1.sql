@@ -44,7 +44,7 @@ BEGIN
         RAISE EXCEPTION 'there is a % that is no index for approximate search', index_name
             USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('index', index_name, 'definition', v_definition)::text, HINT = 'Rename or drop it.';
     END IF;
-    IF state = 'ready' AND v_definition !~ format(' WITH \(m=''%s'', ef_construction=''%s''\)', coalesce(p_m::text, '\d+'), coalesce(p_ef_construction::text, '\d+')) THEN
+    IF state = 'ready' AND v_definition !~ format(' WITH \(m=%s, ef_construction=%s\)', coalesce(p_m::text, '\d+'), coalesce(p_ef_construction::text, '\d+')) THEN
         RAISE EXCEPTION 'there is such an index already, built otherwise'
             USING ERRCODE = 'KBANN', DETAIL = jsonb_build_object('index', index_name, 'definition', v_definition)::text,
                 HINT = 'Drop it first: kbsearch ann drop, or drop_kb_ann_index_v1.';

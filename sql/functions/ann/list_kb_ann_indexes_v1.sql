@@ -11,10 +11,6 @@ BEGIN
         RAISE EXCEPTION 'organisation NULL does not exist'
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id that the indexes were made for.';
     END IF;
-    IF has_table_privilege('kbsearch.kb_article_embeddings'::regclass, 'SELECT') THEN
-        -- a lock that DROP INDEX waits for: pg_get_indexdef fails where an index goes meanwhile
-        PERFORM FROM kbsearch.kb_article_embeddings AS e WHERE false;
-    END IF;
     RETURN QUERY
     SELECT
         split_part(c.relname, '_', 4)::bigint,
@@ -23,9 +19,8 @@ BEGIN
             WHEN p.pid IS NOT NULL THEN 'building'
             WHEN NOT (i.indisvalid AND i.indisready) THEN 'invalid'
             WHEN
-                m.amname <> 'hnsw'
-                OR pg_get_expr(i.indpred, i.indrelid) <> format('((org_id = %s) AND (space_id = %s))', p_org_id, split_part(c.relname, '_', 4))
-                OR d.definition !~ ' USING hnsw \(\(\(embedding\)::[^()]*\(\d+\)\) [^() ]*vector_cosine_ops\)'
+                d.definition !~ '^USING hnsw \(\(embedding\)::[^()]*\(\d+\)\) vector_cosine_ops (WITH \([^()]*\) )?WHERE '
+                OR d.definition NOT LIKE format('%% WHERE ((org_id = %s) AND (space_id = %s))', p_org_id, split_part(c.relname, '_', 4))
                 THEN 'foreign'
             ELSE 'ready'
         END,
@@ -36,7 +31,16 @@ BEGIN
     INNER JOIN pg_index AS i ON i.indexrelid = c.oid
     INNER JOIN pg_am AS m ON m.oid = c.relam
     LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid
-    CROSS JOIN LATERAL (SELECT pg_get_indexdef(c.oid) AS definition OFFSET 0) AS d
+    INNER JOIN pg_opclass AS k ON k.oid = i.indclass[0]
+    CROSS JOIN LATERAL (
+        -- pg_get_indexdef looks where the statement's snapshot does not, and fails where an index goes meanwhile
+        SELECT
+            concat_ws(
+                ' ', 'USING', m.amname, '(' || pg_get_expr(i.indexprs, i.indrelid) || ')', k.opcname, 'WITH (' || array_to_string(c.reloptions, ', ') || ')',
+                'WHERE ' || pg_get_expr(i.indpred, i.indrelid)
+            ) AS definition
+        OFFSET 0
+    ) AS d
     WHERE
         i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
         -- the catalog has no row-level security
@@ -55,7 +59,7 @@ space_id: The embedding space whose vectors it has, in ascending order.
 index_name: Its name, in the schema of the tables.
 state: ready; building; invalid (a build that was broken off); foreign (of that name, and not what create_kb_ann_index_v1 makes).
 identity: 16 hexadecimal digits, others once it is built again. Cursors carry it.
-definition: As pg_get_indexdef has it.
+definition: What it is made of, from USING on.
 bytes: Its size.
 
 Errors: KBORG: p_org_id is NULL.';
