@@ -4768,9 +4768,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.list_kb_block_hits_v1(p_org_id bigint, p_lexemes text[], p_factors double precision[], p_step integer, p_rank bigint) IS 'By the blocks, the chunks whose sum of factor * idf * impact of the lexemes (1 * idf * impact where p_factors is NULL; a lexeme may be named several times) is above a threshold: what is at place p_rank + 1 among the chunks of every p_step-th block.';
 
--- Name: list_kb_block_top_v1(bigint, text[], double precision[], bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: list_kb_block_top_v1(bigint, text[], double precision[], bigint, bigint, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint) RETURNS TABLE(chunk_id bigint, raw double precision)
+CREATE FUNCTION kbsearch.list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint, p_others bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -4828,6 +4828,8 @@ BEGIN
         UNION
         SELECT u.id FROM unnest(v_split.changed_ids) AS u (id)
         UNION
+        SELECT u.id FROM unnest(p_others) AS u (id)
+        UNION
         SELECT m.chunk_id FROM kbsearch.match_kb_keyword_v1(p_org_id, v_split.other_lexemes, v_split.other_weights, false) AS m
     );
     SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
@@ -4835,17 +4837,19 @@ BEGIN
         SELECT l.chunk_id, l.raw
         FROM kbsearch.look_up_kb_keyword_v1(p_org_id, p_lexemes, p_weights, false, v_candidates) AS l
         ORDER BY raw DESC, chunk_id ASC
-        LIMIT p_limit
     ) AS f;
-    IF cardinality(v_chunk_ids) = p_limit AND v_raws[p_limit] > v_hits.threshold * 1.0001 THEN
-        RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
+    IF cardinality(v_chunk_ids) >= p_limit AND v_raws[p_limit] > v_hits.threshold * 1.0001 THEN
+        RETURN QUERY
+        SELECT u.chunk_id, u.raw
+        FROM unnest(v_chunk_ids, v_raws) WITH ORDINALITY AS u (chunk_id, raw, n)
+        WHERE u.n <= p_limit OR u.chunk_id IN (SELECT o.id FROM unnest(p_others) AS o (id));
     END IF;
 END
 $$;
 
--- Name: FUNCTION list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint, p_others bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint) IS 'The rows of list_kb_keyword_top_v1 by the blocks of kb_keyword_blocks; no rows where they are of no use or not certain. p_entry_count: entries that would be read otherwise.';
+COMMENT ON FUNCTION kbsearch.list_kb_block_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_entry_count bigint, p_limit bigint, p_others bigint[]) IS 'The rows of list_kb_keyword_top_v1 by the blocks of kb_keyword_blocks; no rows where they are of no use or not certain. p_entry_count: entries that would be read otherwise.';
 
 -- Name: list_kb_candidates_v1(bigint, bigint, ext.vector, text[], double precision[], boolean, bigint[], boolean, boolean, boolean, double precision, double precision, text, double precision, double precision, integer, double precision, double precision); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -5033,9 +5037,9 @@ END;
 
 COMMENT ON FUNCTION kbsearch.list_kb_given_vectors_v1(p_chunks jsonb) IS 'The embeddings in upsert_kb_article_v1''s p_chunks; chunk_no from 0.';
 
--- Name: list_kb_keyword_top_v1(bigint, text[], double precision[], boolean, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: list_kb_keyword_top_v1(bigint, text[], double precision[], boolean, bigint, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint) RETURNS TABLE(chunk_id bigint, raw double precision)
+CREATE FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint, p_others bigint[] DEFAULT NULL::bigint[]) RETURNS TABLE(chunk_id bigint, raw double precision)
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -5087,18 +5091,33 @@ BEGIN
         ) AS s
     ) AS b;
     IF v_words.entry_count <= 20000 THEN
-        RETURN QUERY
-        SELECT m.chunk_id, m.raw
-        FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_weights, p_counts_terms) AS m
-        ORDER BY raw DESC, chunk_id ASC
-        LIMIT p_limit;
+        IF p_others IS NULL THEN
+            RETURN QUERY
+            SELECT m.chunk_id, m.raw
+            FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_weights, p_counts_terms) AS m
+            ORDER BY raw DESC, chunk_id ASC
+            LIMIT p_limit;
+        ELSE
+            RETURN QUERY
+            WITH matched AS MATERIALIZED (
+                SELECT m.chunk_id, m.raw FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_weights, p_counts_terms) AS m
+            ),
+            first_ones AS MATERIALIZED (
+                SELECT m.chunk_id, m.raw FROM matched AS m ORDER BY raw DESC, chunk_id ASC LIMIT p_limit
+            )
+            SELECT f.chunk_id, f.raw FROM first_ones AS f
+            UNION ALL
+            SELECT m.chunk_id, m.raw
+            FROM matched AS m
+            WHERE m.chunk_id IN (SELECT u.id FROM unnest(p_others) AS u (id)) AND m.chunk_id NOT IN (SELECT f.chunk_id FROM first_ones AS f);
+        END IF;
         RETURN;
     END IF;
 
     IF NOT p_counts_terms THEN
         -- pruning hardly ever leaves less than an eighth
         RETURN QUERY
-        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count / 8, p_limit) AS t;
+        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count / 8, p_limit, p_others) AS t;
         IF FOUND THEN
             RETURN;
         END IF;
@@ -5125,7 +5144,8 @@ BEGIN
         RETURN QUERY
         SELECT t.chunk_id, t.raw
         FROM kbsearch.list_kb_block_top_v1(
-            p_org_id, p_lexemes, p_weights, (SELECT sum(r.entry_count)::bigint FROM unnest(v_words.entry_counts[:v_read]) AS r (entry_count)), p_limit
+            p_org_id, p_lexemes, p_weights, (SELECT sum(r.entry_count)::bigint FROM unnest(v_words.entry_counts[:v_read]) AS r (entry_count)), p_limit,
+            p_others
         ) AS t;
         IF FOUND THEN
             RETURN;
@@ -5158,30 +5178,38 @@ BEGIN
             LIMIT p_limit
         ) AS f;
     END IF;
-    IF v_threshold IS NULL OR cardinality(v_chunk_ids) = p_limit THEN
-        RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
-        RETURN;
-    END IF;
-
-    -- guessed too high
-    IF NOT p_counts_terms THEN
-        RETURN QUERY
-        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count, p_limit) AS t;
-        IF FOUND THEN
-            RETURN;
+    IF v_threshold IS NOT NULL AND cardinality(v_chunk_ids) IS DISTINCT FROM p_limit THEN
+        -- guessed too high
+        IF NOT p_counts_terms THEN
+            RETURN QUERY
+            SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count, p_limit, p_others) AS t;
+            IF FOUND THEN
+                RETURN;
+            END IF;
         END IF;
+        SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
+        FROM (
+            SELECT m.chunk_id, m.raw
+            FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
+            ORDER BY raw DESC, chunk_id ASC
+            LIMIT p_limit
+        ) AS f;
     END IF;
-    RETURN QUERY
-    SELECT m.chunk_id, m.raw
-    FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
-    ORDER BY raw DESC, chunk_id ASC
-    LIMIT p_limit;
+    RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
+    IF p_others IS NOT NULL THEN
+        RETURN QUERY
+        SELECT l.chunk_id, l.raw
+        FROM kbsearch.look_up_kb_keyword_v1(
+            p_org_id, p_lexemes, p_weights, p_counts_terms,
+            ARRAY(SELECT u.id FROM unnest(p_others) AS u (id) WHERE u.id NOT IN (SELECT c.id FROM unnest(v_chunk_ids) AS c (id)))
+        ) AS l;
+    END IF;
 END
 $$;
 
--- Name: FUNCTION list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint, p_others bigint[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint) IS 'The first p_limit rows of match_kb_keyword_v1 by raw score, of equal ones those of the lowest ids, in that order: the same as by reading all of them. MaxScore (Turtle and Flood 1995).';
+COMMENT ON FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text[], p_weights double precision[], p_counts_terms boolean, p_limit bigint, p_others bigint[]) IS 'The first p_limit rows of match_kb_keyword_v1 by raw score, of equal ones those of the lowest ids, in that order: the same as by reading all of them. Then those of the chunks p_others (different ones) that are not among these, in any order: they cost little beside. MaxScore (Turtle and Flood 1995).';
 
 -- Name: list_kb_matches_v1(kbsearch.kb_search_plan, bigint[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -7223,7 +7251,35 @@ DECLARE
     v_org_id CONSTANT bigint := p_plan.org_id;
     v_min_score CONSTANT double precision := p_plan.min_score;
     v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
+    v_articles CONSTANT bigint[] := p_plan.window_articles;
+    v_scores CONSTANT bigint[] := p_plan.window_scores;
+    v_before bigint;
+    v_last bigint;
 BEGIN
+    IF v_min_score IS NULL AND v_kind_quota IS NULL THEN
+        -- in order as they are
+        v_before := p_offset;
+        IF p_after_score IS NOT NULL THEN
+            v_before := p_offset + (
+                SELECT count(*)
+                FROM unnest(v_scores, v_articles) AS u (score, article_id)
+                WHERE u.score > p_after_score OR (u.score = p_after_score AND u.article_id <= p_after_article_id)
+            );
+        END IF;
+        IF v_before < cardinality(v_articles) THEN
+            v_last := least(v_before + coalesce(p_limit, cardinality(v_articles)), cardinality(v_articles));
+            RETURN QUERY
+            SELECT
+                v_before + u.n, u.article_id, u.chunk_id, u.score, u.similarity, u.raw, cardinality(array_positions(v_scores, u.score)) - 1::bigint,
+                cardinality(v_articles)::bigint
+            FROM unnest(
+                v_articles[v_before + 1:v_last], p_plan.window_chunks[v_before + 1:v_last],
+                v_scores[v_before + 1:v_last], p_plan.window_similarities[v_before + 1:v_last],
+                p_plan.window_raws[v_before + 1:v_last]
+            ) WITH ORDINALITY AS u (article_id, chunk_id, score, similarity, raw, n);
+        END IF;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT u.article_id, u.chunk_id, u.score, u.similarity, u.raw, count(*) OVER (PARTITION BY u.score) - 1 AS tied_with
@@ -8612,14 +8668,14 @@ $$;
 
 -- Name: FUNCTION walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 for windows of at most 1000 articles: hnsw.ef_search is 1000, the scan goes on in strict order, for at most 20,000 vectors.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 1,000, the scan goes on in strict order, for at most 20,000 vectors.';
 
--- Name: walk_kb_ann_200_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: walk_kb_ann_250_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+CREATE FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
-    SET "hnsw.ef_search" TO '200'
+    SET "hnsw.ef_search" TO '250'
     SET "hnsw.iterative_scan" TO 'strict_order'
     SET "hnsw.max_scan_tuples" TO '20000'
     SET work_mem TO '64MB'
@@ -8637,16 +8693,16 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_200_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 for windows of at most 200 articles: hnsw.ef_search is 200, the scan goes on in strict order, for at most 20,000 vectors.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 250, the scan goes on in strict order, for at most 20,000 vectors.';
 
--- Name: walk_kb_ann_400_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
+-- Name: walk_kb_ann_500_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+CREATE FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
-    SET "hnsw.ef_search" TO '400'
+    SET "hnsw.ef_search" TO '500'
     SET "hnsw.iterative_scan" TO 'strict_order'
     SET "hnsw.max_scan_tuples" TO '20000'
     SET work_mem TO '64MB'
@@ -8664,9 +8720,32 @@ BEGIN
 END
 $$;
 
--- Name: FUNCTION walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_400_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 for windows of at most 400 articles: hnsw.ef_search is 400, the scan goes on in strict order, for at most 20,000 vectors.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 500, the scan goes on in strict order, for at most 20,000 vectors.';
+
+-- Name: walk_kb_ann_v1(bigint, bigint, ext.vector, bigint[], integer, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+DECLARE
+    v_width CONSTANT integer := greatest(p_window * 5 / 4, CASE WHEN p_chunk_total <= 200000 THEN 250 WHEN p_chunk_total <= 500000 THEN 500 ELSE 1000 END);
+BEGIN
+    IF v_width <= 250 THEN
+        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_250_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+    ELSIF v_width <= 500 THEN
+        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_500_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+    ELSE
+        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_1000_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+    END IF;
+END
+$$;
+
+-- Name: FUNCTION walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 with the hnsw.ef_search that a window of p_window articles among p_chunk_total chunks needs: 250, 500 or 1,000.';
 
 -- Name: weigh_kb_terms_v1(text[], bigint[], text[], integer[], bigint[], bigint[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -8743,9 +8822,12 @@ DECLARE
     v_given bigint[];
     v_depth bigint;
     v_has_more boolean;
-    v_read bigint;
-    v_read_ids bigint[];
     v_members bigint[];
+    v_matching bigint[];
+    v_unscored bigint[];
+    v_scored bigint[];
+    v_scores double precision[];
+    v_scoring boolean;
     v_found bigint;
     v_last_raw double precision;
     v_article_ids bigint[];
@@ -8781,13 +8863,8 @@ BEGIN
                     HINT = 'Build it: kbsearch ann create, or create_kb_ann_index_v1. With retrieval auto such searches are exact.';
         END IF;
         IF v_reason IS NULL AND v_uses_vector THEN
-            IF v_window <= 200 THEN
-                SELECT w.article_ids, w.similarity INTO v_near, v_last_similarity FROM kbsearch.walk_kb_ann_200_v1(v_org_id, v_space_id, p_embedding, v_allowed, v_window) AS w;
-            ELSIF v_window <= 400 THEN
-                SELECT w.article_ids, w.similarity INTO v_near, v_last_similarity FROM kbsearch.walk_kb_ann_400_v1(v_org_id, v_space_id, p_embedding, v_allowed, v_window) AS w;
-            ELSE
-                SELECT w.article_ids, w.similarity INTO v_near, v_last_similarity FROM kbsearch.walk_kb_ann_1000_v1(v_org_id, v_space_id, p_embedding, v_allowed, v_window) AS w;
-            END IF;
+            SELECT w.article_ids, w.similarity INTO v_near, v_last_similarity
+            FROM kbsearch.walk_kb_ann_v1(v_org_id, v_space_id, p_embedding, v_allowed, v_window, p_plan.chunk_total) AS w;
             IF cardinality(v_near) < v_window THEN
                 v_reason := 'window_not_filled';
             END IF;
@@ -8799,60 +8876,65 @@ BEGIN
         RETURN v_plan;
     END IF;
 
-    -- the keyword leg's window
+    -- every chunk of the articles
     v_members := coalesce(v_given, v_near);
-    v_depth := CASE WHEN v_uses_keyword AND v_given IS NULL THEN 4 * v_window ELSE 0 END;
+    SELECT array_agg(c.article_id), array_agg(c.id) INTO v_article_ids, v_chunk_ids
+    FROM kbsearch.kb_article_chunks AS c
+    WHERE c.org_id = v_org_id AND c.article_id = ANY (v_members) AND coalesce(c.searchable, false);
+    v_unscored := CASE WHEN v_uses_keyword THEN v_chunk_ids END;
+
+    -- the keyword leg's window, and these chunks' keyword scores
+    v_depth := CASE WHEN v_uses_keyword AND v_given IS NULL THEN v_window + v_window / 4 + 1 ELSE 0 END;
     WHILE v_depth > 0 LOOP
         IF clock_timestamp() > p_plan.deadline THEN
             PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'window');
         END IF;
-        SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_chunk_ids, v_raws
-        FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1) AS t;
-        v_has_more := cardinality(v_chunk_ids) > v_depth;
-        -- the first few are enough where most articles have one chunk
-        v_read := v_window + v_window / 4 + 1;
-        LOOP
-            v_read := least(v_read, v_depth);
-            v_read_ids := v_chunk_ids[:v_read];
-            WITH ranked AS MATERIALIZED (
-                SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
-                FROM (
-                    SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
-                    FROM unnest(v_read_ids, v_raws[:v_read]) AS t (chunk_id, raw)
-                    INNER JOIN (
-                        SELECT c.id, c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = v_org_id AND c.id = ANY (v_read_ids) OFFSET 0
-                    ) AS h ON h.id = t.chunk_id
-                    WHERE v_allowed IS NULL OR h.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
-                    ORDER BY h.article_id ASC, t.raw DESC, t.chunk_id ASC
-                ) AS f
-            )
-            SELECT
-                (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window),
-                ARRAY(SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window)
-            INTO v_found, v_last_raw, v_article_ids;
-            EXIT WHEN v_found > v_window OR v_read >= v_depth OR v_read >= cardinality(v_chunk_ids) OR v_chunk_ids IS NULL;
-            v_read := v_depth;
-        END LOOP;
+        SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_scored, v_scores
+        FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1, v_unscored) AS t;
+        v_has_more := cardinality(v_scored) > v_depth;
+        WITH ranked AS MATERIALIZED (
+            SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
+            FROM (
+                SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
+                FROM unnest(v_scored[:v_depth], v_scores[:v_depth]) AS t (chunk_id, raw)
+                INNER JOIN (
+                    SELECT c.id, c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = v_org_id AND c.id = ANY (v_scored[:v_depth]) OFFSET 0
+                ) AS h ON h.id = t.chunk_id
+                WHERE v_allowed IS NULL OR h.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
+                ORDER BY h.article_id ASC, t.raw DESC, t.chunk_id ASC
+            ) AS f
+        )
+        SELECT
+            (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window),
+            ARRAY(SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window AND r.article_id NOT IN (SELECT u.id FROM unnest(v_near) AS u (id)))
+        INTO v_found, v_last_raw, v_matching;
         EXIT WHEN v_found >= v_window OR v_has_more IS NOT TRUE;
-        v_depth := 16 * v_depth;
+        -- as many more as articles have chunks, or filters leave out, and half as many again
+        v_depth := greatest(4 * v_depth, 3 * v_depth / 2 * v_window / greatest(v_found, 1));
     END LOOP;
     IF v_depth > 0 THEN
-        v_members := ARRAY(SELECT u.id FROM unnest(v_members) AS u (id) UNION SELECT u.id FROM unnest(v_article_ids) AS u (id));
+        v_members := v_members || v_matching;
+        SELECT array_agg(c.article_id), array_agg(c.id) INTO v_matching, v_unscored
+        FROM kbsearch.kb_article_chunks AS c
+        WHERE c.org_id = v_org_id AND c.article_id = ANY (v_matching) AND coalesce(c.searchable, false);
+        v_article_ids := v_article_ids || v_matching;
+        v_chunk_ids := v_chunk_ids || v_unscored;
+        v_unscored := ARRAY(SELECT u.id FROM unnest(v_unscored) AS u (id) WHERE u.id NOT IN (SELECT t.id FROM unnest(v_scored) AS t (id)));
     END IF;
+    v_scoring := cardinality(v_unscored) > 0;
 
-    -- every chunk of the articles of both
-    SELECT array_agg(c.article_id), array_agg(c.id) INTO v_article_ids, v_chunk_ids
-    FROM kbsearch.kb_article_chunks AS c
-    WHERE c.org_id = v_org_id AND c.article_id = ANY (v_members) AND coalesce(c.searchable, false);
-    SELECT array_agg(c.article_id), array_agg(c.chunk_id), array_agg(n.similarity), array_agg(k.raw)
+    SELECT array_agg(c.article_id), array_agg(c.chunk_id), array_agg(n.similarity), array_agg(coalesce(t.raw, k.raw))
     INTO v_article_ids, v_chunk_ids, v_similarities, v_raws
     FROM unnest(v_article_ids, v_chunk_ids) AS c (article_id, chunk_id)
     LEFT JOIN kbsearch.compare_kb_articles_v1(v_org_id, v_space_id, p_embedding, CASE WHEN v_uses_vector THEN v_members END) AS n
         ON n.chunk_id = c.chunk_id
-    LEFT JOIN kbsearch.look_up_kb_keyword_v1(
-        v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, CASE WHEN v_uses_keyword THEN v_chunk_ids END
+    LEFT JOIN unnest(v_scored, v_scores) AS t (chunk_id, raw) ON t.chunk_id = c.chunk_id
+    LEFT JOIN (
+        SELECT l.chunk_id, l.raw
+        FROM kbsearch.look_up_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_unscored) AS l
+        WHERE v_scoring
     ) AS k ON k.chunk_id = c.chunk_id
-    WHERE n.similarity IS NOT NULL OR k.raw IS NOT NULL;
+    WHERE n.similarity IS NOT NULL OR t.raw IS NOT NULL OR k.raw IS NOT NULL;
     IF v_found < v_window OR (v_found = v_window AND v_has_more IS NOT TRUE) THEN
         v_last_raw := NULL;  -- nothing was cut
     END IF;

@@ -238,7 +238,13 @@ LEAKS = (
 PRUNING = (
     Mutant(
         "pruning: a threshold too high is believed",
-        (Edit(TOP, "IF v_threshold IS NULL OR cardinality(v_chunk_ids) = p_limit THEN", "IF true THEN"),),
+        (
+            Edit(
+                TOP,
+                "IF v_threshold IS NOT NULL AND cardinality(v_chunk_ids) IS DISTINCT FROM p_limit THEN",
+                "IF false THEN",
+            ),
+        ),
         KEYWORD_TOP,
     ),
     Mutant(
@@ -271,7 +277,7 @@ BY_VECTORS = (
         (
             Edit(
                 BLOCK_TOP,
-                "IF cardinality(v_chunk_ids) = p_limit AND v_raws[p_limit] > v_hits.threshold * 1.0001 THEN",
+                "IF cardinality(v_chunk_ids) >= p_limit AND v_raws[p_limit] > v_hits.threshold * 1.0001 THEN",
                 "IF true THEN",
             ),
         ),
@@ -329,13 +335,12 @@ THROUGH_WINDOWS = (
     ),
     Mutant(
         "windows: what vectors found has no keyword score",
-        (
-            Edit(
-                WINDOWS,
-                ") AS k ON k.chunk_id = c.chunk_id",
-                ") AS k ON k.chunk_id = c.chunk_id AND c.article_id <> ALL (v_near)",
-            ),
-        ),
+        (Edit(WINDOWS, "v_depth + 1, v_unscored) AS t", "v_depth + 1) AS t"),),
+        ("tests/properties/test_7_absolute_scores.py",),
+    ),
+    Mutant(
+        "windows: other chunks of what words found have no keyword score",
+        (Edit(WINDOWS, "WHERE v_scoring", "WHERE v_scoring AND v_given IS NOT NULL"),),
         ("tests/properties/test_7_absolute_scores.py",),
     ),
     Mutant(
@@ -348,8 +353,8 @@ THROUGH_WINDOWS = (
         (
             Edit(
                 TOP,
-                "ORDER BY raw DESC, chunk_id ASC\n        LIMIT p_limit;\n        RETURN;",
-                "ORDER BY raw ASC, chunk_id ASC\n        LIMIT p_limit / 4;\n        RETURN;",
+                "FROM matched AS m ORDER BY raw DESC, chunk_id ASC LIMIT p_limit",
+                "FROM matched AS m ORDER BY raw ASC, chunk_id ASC LIMIT p_limit / 4",
             ),
         ),
         ("tests/properties/test_1_total_order.py",),
@@ -366,8 +371,8 @@ THROUGH_WINDOWS = (
         ("tests/properties/test_2_partition.py",),
     ),
     Mutant(
-        "windows: what the keyword leg's first few chunks fill is all that there is",
-        (Edit(WINDOWS, "EXIT WHEN v_found > v_window OR", "EXIT WHEN v_found >= v_window OR"),),
+        "windows: the keyword leg's first few chunks are all that there is",
+        (Edit(WINDOWS, "EXIT WHEN v_found >= v_window OR v_has_more IS NOT TRUE", "EXIT WHEN true"),),
         ("tests/properties/test_2_partition.py",),
     ),
     Mutant(

@@ -25,6 +25,7 @@ ALL = """
     ORDER BY m.raw DESC, m.chunk_id ASC LIMIT %(limit)s
 """
 TOP = "SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_keyword_top_v1(%(org_id)s, %(lexemes)s, %(weights)s, %(counts_terms)s, %(limit)s) AS t"
+TOP_AND_OTHERS = TOP.replace("%(limit)s", "%(limit)s, %(others)s::bigint[]")
 RANGES = """
     SELECT m.chunk_id, m.raw
     FROM kbsearch.match_kb_keyword_ranges_v1(%(org_id)s, %(lexemes)s, %(weights)s, %(counts_terms)s, %(lows)s, %(width)s) AS m
@@ -127,6 +128,20 @@ def arguments(question: dict[str, Any]) -> dict[str, Any]:
 def test_the_first_places_are_those_of_all(words: Words, question: dict[str, Any]) -> None:
     asked = arguments(question)
     assert words.rows(TOP, **asked, limit=question["limit"]) == words.rows(ALL, **asked, limit=question["limit"])
+
+
+@settings(max_examples=60)
+@given(question=QUESTIONS, seed=st.integers(0, 1000), count=st.sampled_from([0, 1, 300]))
+def test_and_those_of_others_behind_them(words: Words, question: dict[str, Any], seed: int, count: int) -> None:
+    """Others may be among the first, further down, without a match, or no chunk's ids at all."""
+    asked, limit = arguments(question), question["limit"]
+    everything = words.rows(ALL, **asked, limit=10**9)
+    chance = random.Random(seed)
+    others = set(chance.sample(range(1, CHUNKS * 40), count))
+    others |= {row[0] for row in chance.sample(everything, min(count, len(everything)))}
+    found = words.rows(TOP_AND_OTHERS, **asked, limit=limit, others=list(others))
+    assert found[:limit] == everything[:limit]
+    assert sorted(found[limit:]) == sorted(row for row in everything[limit:] if row[0] in others)
 
 
 @settings(max_examples=60)

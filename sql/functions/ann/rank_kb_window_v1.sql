@@ -1,4 +1,4 @@
--- As rank_kb_articles_v1, of the few candidates that a windowed plan holds.
+-- As rank_kb_articles_v1, of the few candidates that a windowed plan holds, in order.
 CREATE FUNCTION kbsearch.rank_kb_window_v1(
     p_plan kbsearch.kb_search_plan, p_limit bigint, p_offset bigint, p_after_score bigint, p_after_article_id bigint
 ) RETURNS TABLE (
@@ -16,7 +16,35 @@ DECLARE
     v_org_id CONSTANT bigint := p_plan.org_id;
     v_min_score CONSTANT double precision := p_plan.min_score;
     v_kind_quota CONSTANT jsonb := p_plan.kind_quota;
+    v_articles CONSTANT bigint[] := p_plan.window_articles;
+    v_scores CONSTANT bigint[] := p_plan.window_scores;
+    v_before bigint;
+    v_last bigint;
 BEGIN
+    IF v_min_score IS NULL AND v_kind_quota IS NULL THEN
+        -- in order as they are
+        v_before := p_offset;
+        IF p_after_score IS NOT NULL THEN
+            v_before := p_offset + (
+                SELECT count(*)
+                FROM unnest(v_scores, v_articles) AS u (score, article_id)
+                WHERE u.score > p_after_score OR (u.score = p_after_score AND u.article_id <= p_after_article_id)
+            );
+        END IF;
+        IF v_before < cardinality(v_articles) THEN
+            v_last := least(v_before + coalesce(p_limit, cardinality(v_articles)), cardinality(v_articles));
+            RETURN QUERY
+            SELECT
+                v_before + u.n, u.article_id, u.chunk_id, u.score, u.similarity, u.raw, cardinality(array_positions(v_scores, u.score)) - 1::bigint,
+                cardinality(v_articles)::bigint
+            FROM unnest(
+                v_articles[v_before + 1:v_last], p_plan.window_chunks[v_before + 1:v_last],
+                v_scores[v_before + 1:v_last], p_plan.window_similarities[v_before + 1:v_last],
+                p_plan.window_raws[v_before + 1:v_last]
+            ) WITH ORDINALITY AS u (article_id, chunk_id, score, similarity, raw, n);
+        END IF;
+        RETURN;
+    END IF;
     RETURN QUERY
     WITH candidates AS MATERIALIZED (
         SELECT u.article_id, u.chunk_id, u.score, u.similarity, u.raw, count(*) OVER (PARTITION BY u.score) - 1 AS tied_with

@@ -22,4 +22,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION kbsearch.walk_kb_ann_1000_v1(bigint, bigint, vector, bigint [], integer) IS
-'read_kb_ann_index_v1 for windows of at most 1000 articles: hnsw.ef_search is 1000, the scan goes on in strict order, for at most 20,000 vectors.';
+'read_kb_ann_index_v1 with an hnsw.ef_search of 1,000, the scan goes on in strict order, for at most 20,000 vectors.';

@@ -3,7 +3,7 @@
 -- A chunk outside of the candidates has none of the other lexemes, is unchanged, and its sum is at most the threshold. So the first places are
 -- certain where the last of them is above it by more than what sums of 500 float4 can be wrong.
 CREATE FUNCTION kbsearch.list_kb_block_top_v1(
-    p_org_id bigint, p_lexemes text [], p_weights double precision [], p_entry_count bigint, p_limit bigint
+    p_org_id bigint, p_lexemes text [], p_weights double precision [], p_entry_count bigint, p_limit bigint, p_others bigint []
 ) RETURNS TABLE (chunk_id bigint, raw double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -62,6 +62,8 @@ BEGIN
         UNION
         SELECT u.id FROM unnest(v_split.changed_ids) AS u (id)
         UNION
+        SELECT u.id FROM unnest(p_others) AS u (id)
+        UNION
         SELECT m.chunk_id FROM kbsearch.match_kb_keyword_v1(p_org_id, v_split.other_lexemes, v_split.other_weights, false) AS m
     );
     SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
@@ -69,12 +71,14 @@ BEGIN
         SELECT l.chunk_id, l.raw
         FROM kbsearch.look_up_kb_keyword_v1(p_org_id, p_lexemes, p_weights, false, v_candidates) AS l
         ORDER BY raw DESC, chunk_id ASC
-        LIMIT p_limit
     ) AS f;
-    IF cardinality(v_chunk_ids) = p_limit AND v_raws[p_limit] > v_hits.threshold * 1.0001 THEN
-        RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
+    IF cardinality(v_chunk_ids) >= p_limit AND v_raws[p_limit] > v_hits.threshold * 1.0001 THEN
+        RETURN QUERY
+        SELECT u.chunk_id, u.raw
+        FROM unnest(v_chunk_ids, v_raws) WITH ORDINALITY AS u (chunk_id, raw, n)
+        WHERE u.n <= p_limit OR u.chunk_id IN (SELECT o.id FROM unnest(p_others) AS o (id));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION kbsearch.list_kb_block_top_v1(bigint, text [], double precision [], bigint, bigint) IS
+COMMENT ON FUNCTION kbsearch.list_kb_block_top_v1(bigint, text [], double precision [], bigint, bigint, bigint []) IS
 'The rows of list_kb_keyword_top_v1 by the blocks of kb_keyword_blocks; no rows where they are of no use or not certain. p_entry_count: entries that would be read otherwise.';

@@ -3,8 +3,9 @@
 -- fewer chunks reach it than asked for. Then all is read, as where there is little to read.
 -- Where much is to be read for all that, the vectors of kb_keyword_blocks are asked, which large organisations have.
 -- Settings: sums by hash, whatever the planner thinks of the number of rows.
-CREATE FUNCTION kbsearch.list_kb_keyword_top_v1(p_org_id bigint, p_lexemes text [], p_weights double precision [], p_counts_terms boolean, p_limit bigint)
-RETURNS TABLE (chunk_id bigint, raw double precision)
+CREATE FUNCTION kbsearch.list_kb_keyword_top_v1(
+    p_org_id bigint, p_lexemes text [], p_weights double precision [], p_counts_terms boolean, p_limit bigint, p_others bigint [] DEFAULT NULL
+) RETURNS TABLE (chunk_id bigint, raw double precision)
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
 SET plan_cache_mode = force_generic_plan
@@ -56,18 +57,33 @@ BEGIN
         ) AS s
     ) AS b;
     IF v_words.entry_count <= 20000 THEN
-        RETURN QUERY
-        SELECT m.chunk_id, m.raw
-        FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_weights, p_counts_terms) AS m
-        ORDER BY raw DESC, chunk_id ASC
-        LIMIT p_limit;
+        IF p_others IS NULL THEN
+            RETURN QUERY
+            SELECT m.chunk_id, m.raw
+            FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_weights, p_counts_terms) AS m
+            ORDER BY raw DESC, chunk_id ASC
+            LIMIT p_limit;
+        ELSE
+            RETURN QUERY
+            WITH matched AS MATERIALIZED (
+                SELECT m.chunk_id, m.raw FROM kbsearch.match_kb_keyword_v1(p_org_id, p_lexemes, p_weights, p_counts_terms) AS m
+            ),
+            first_ones AS MATERIALIZED (
+                SELECT m.chunk_id, m.raw FROM matched AS m ORDER BY raw DESC, chunk_id ASC LIMIT p_limit
+            )
+            SELECT f.chunk_id, f.raw FROM first_ones AS f
+            UNION ALL
+            SELECT m.chunk_id, m.raw
+            FROM matched AS m
+            WHERE m.chunk_id IN (SELECT u.id FROM unnest(p_others) AS u (id)) AND m.chunk_id NOT IN (SELECT f.chunk_id FROM first_ones AS f);
+        END IF;
         RETURN;
     END IF;
 
     IF NOT p_counts_terms THEN
         -- pruning hardly ever leaves less than an eighth
         RETURN QUERY
-        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count / 8, p_limit) AS t;
+        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count / 8, p_limit, p_others) AS t;
         IF FOUND THEN
             RETURN;
         END IF;
@@ -94,7 +110,8 @@ BEGIN
         RETURN QUERY
         SELECT t.chunk_id, t.raw
         FROM kbsearch.list_kb_block_top_v1(
-            p_org_id, p_lexemes, p_weights, (SELECT sum(r.entry_count)::bigint FROM unnest(v_words.entry_counts[:v_read]) AS r (entry_count)), p_limit
+            p_org_id, p_lexemes, p_weights, (SELECT sum(r.entry_count)::bigint FROM unnest(v_words.entry_counts[:v_read]) AS r (entry_count)), p_limit,
+            p_others
         ) AS t;
         IF FOUND THEN
             RETURN;
@@ -127,25 +144,33 @@ BEGIN
             LIMIT p_limit
         ) AS f;
     END IF;
-    IF v_threshold IS NULL OR cardinality(v_chunk_ids) = p_limit THEN
-        RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
-        RETURN;
-    END IF;
-
-    -- guessed too high
-    IF NOT p_counts_terms THEN
-        RETURN QUERY
-        SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count, p_limit) AS t;
-        IF FOUND THEN
-            RETURN;
+    IF v_threshold IS NOT NULL AND cardinality(v_chunk_ids) IS DISTINCT FROM p_limit THEN
+        -- guessed too high
+        IF NOT p_counts_terms THEN
+            RETURN QUERY
+            SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(p_org_id, p_lexemes, p_weights, v_words.entry_count, p_limit, p_others) AS t;
+            IF FOUND THEN
+                RETURN;
+            END IF;
         END IF;
+        SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
+        FROM (
+            SELECT m.chunk_id, m.raw
+            FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
+            ORDER BY raw DESC, chunk_id ASC
+            LIMIT p_limit
+        ) AS f;
     END IF;
-    RETURN QUERY
-    SELECT m.chunk_id, m.raw
-    FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
-    ORDER BY raw DESC, chunk_id ASC
-    LIMIT p_limit;
+    RETURN QUERY SELECT u.chunk_id, u.raw FROM unnest(v_chunk_ids, v_raws) AS u (chunk_id, raw);
+    IF p_others IS NOT NULL THEN
+        RETURN QUERY
+        SELECT l.chunk_id, l.raw
+        FROM kbsearch.look_up_kb_keyword_v1(
+            p_org_id, p_lexemes, p_weights, p_counts_terms,
+            ARRAY(SELECT u.id FROM unnest(p_others) AS u (id) WHERE u.id NOT IN (SELECT c.id FROM unnest(v_chunk_ids) AS c (id)))
+        ) AS l;
+    END IF;
 END
 $$;
-COMMENT ON FUNCTION kbsearch.list_kb_keyword_top_v1(bigint, text [], double precision [], boolean, bigint) IS
-'The first p_limit rows of match_kb_keyword_v1 by raw score, of equal ones those of the lowest ids, in that order: the same as by reading all of them. MaxScore (Turtle and Flood 1995).';
+COMMENT ON FUNCTION kbsearch.list_kb_keyword_top_v1(bigint, text [], double precision [], boolean, bigint, bigint []) IS
+'The first p_limit rows of match_kb_keyword_v1 by raw score, of equal ones those of the lowest ids, in that order: the same as by reading all of them. Then those of the chunks p_others (different ones) that are not among these, in any order: they cost little beside. MaxScore (Turtle and Flood 1995).';

@@ -1,10 +1,10 @@
 -- The index gives its rows in the order of their distance, so there is nothing to sort; with sorts and other scans off a plan without it is the last choice.
-CREATE FUNCTION kbsearch.walk_kb_ann_400_v1(
+CREATE FUNCTION kbsearch.walk_kb_ann_250_v1(
     p_org_id bigint, p_space_id bigint, p_embedding vector, p_allowed bigint [], p_window integer, OUT article_ids bigint [], OUT similarity integer
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
-SET "hnsw.ef_search" = 400
+SET "hnsw.ef_search" = 250
 SET "hnsw.iterative_scan" = 'strict_order'
 SET "hnsw.max_scan_tuples" = 20000
 SET work_mem = '64MB'
@@ -21,5 +21,5 @@ BEGIN
     FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
 END
 $$;
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_400_v1(bigint, bigint, vector, bigint [], integer) IS
-'read_kb_ann_index_v1 for windows of at most 400 articles: hnsw.ef_search is 400, the scan goes on in strict order, for at most 20,000 vectors.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_250_v1(bigint, bigint, vector, bigint [], integer) IS
+'read_kb_ann_index_v1 with an hnsw.ef_search of 250, the scan goes on in strict order, for at most 20,000 vectors.';

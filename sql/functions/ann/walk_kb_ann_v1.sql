@@ -1,0 +1,23 @@
+-- A setting of a function is a constant, so there is a function for each hnsw.ef_search. A scan that is read past its ef_search begins another, which costs as
+-- much again, and loops read 50 rows ahead: so it is a quarter wider than the window. The more vectors there are, the more of the nearest
+-- are missed at the same width (docs/how-to/approximate-search.md).
+CREATE FUNCTION kbsearch.walk_kb_ann_v1(
+    p_org_id bigint, p_space_id bigint, p_embedding vector, p_allowed bigint [], p_window integer, p_chunk_total bigint, OUT article_ids bigint [], OUT similarity integer
+)
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, kbsearch, pg_temp
+AS $$
+DECLARE
+    v_width CONSTANT integer := greatest(p_window * 5 / 4, CASE WHEN p_chunk_total <= 200000 THEN 250 WHEN p_chunk_total <= 500000 THEN 500 ELSE 1000 END);
+BEGIN
+    IF v_width <= 250 THEN
+        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_250_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+    ELSIF v_width <= 500 THEN
+        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_500_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+    ELSE
+        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_1000_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_v1(bigint, bigint, vector, bigint [], integer, bigint) IS
+'read_kb_ann_index_v1 with the hnsw.ef_search that a window of p_window articles among p_chunk_total chunks needs: 250, 500 or 1,000.';
