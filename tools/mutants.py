@@ -76,6 +76,7 @@ BUILD = "functions/index/build_kb_keyword_blocks_v1.sql"
 BEGIN = "functions/index/begin_kb_keyword_blocks_v1.sql"
 NOTE = "functions/index/note_kb_changes_v1.sql"
 WINDOWS = "functions/ann/window_kb_search_v1.sql"
+GATHER = "functions/ann/gather_kb_window_v1.sql"
 READ = "functions/ann/read_kb_ann_index_v1.sql"
 FIND = "functions/ann/find_kb_ann_index_v1.sql"
 RETRIEVAL = "functions/ann/describe_kb_retrieval_v1.sql"
@@ -330,17 +331,22 @@ BY_VECTORS = (
 THROUGH_WINDOWS = (
     Mutant(
         "windows: what words found has no similarity",
-        (Edit(WINDOWS, "CASE WHEN v_uses_vector THEN v_members END", "CASE WHEN v_uses_vector THEN v_near END"),),
+        (Edit(GATHER, "CASE WHEN p_plan.uses_vector THEN v_compared END", "p_near"),),
         ("tests/properties/test_7_absolute_scores.py",),
     ),
     Mutant(
         "windows: what vectors found has no keyword score",
-        (Edit(WINDOWS, "v_depth + 1, v_unscored) AS t", "v_depth + 1) AS t"),),
+        (Edit(GATHER, "v_depth + 1, v_unscored) AS t", "v_depth + 1) AS t"),),
         ("tests/properties/test_7_absolute_scores.py",),
     ),
     Mutant(
         "windows: other chunks of what words found have no keyword score",
-        (Edit(WINDOWS, "WHERE v_scoring", "WHERE v_scoring AND v_given IS NOT NULL"),),
+        (Edit(GATHER, "WHERE v_scoring", "WHERE v_scoring AND p_given IS NOT NULL"),),
+        ("tests/properties/test_7_absolute_scores.py",),
+    ),
+    Mutant(
+        "windows: of what vectors found only the nearest chunk is compared",
+        (Edit(GATHER, "v_compared := coalesce(p_given, ARRAY(", "v_compared := coalesce(p_given, '{}', ARRAY("),),
         ("tests/properties/test_7_absolute_scores.py",),
     ),
     Mutant(
@@ -372,7 +378,7 @@ THROUGH_WINDOWS = (
     ),
     Mutant(
         "windows: the keyword leg's first few chunks are all that there is",
-        (Edit(WINDOWS, "EXIT WHEN v_found >= v_window OR v_has_more IS NOT TRUE", "EXIT WHEN true"),),
+        (Edit(GATHER, "EXIT WHEN v_found >= p_window OR v_has_more IS NOT TRUE", "EXIT WHEN true"),),
         ("tests/properties/test_2_partition.py",),
     ),
     Mutant(

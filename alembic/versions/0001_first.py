@@ -135,6 +135,7 @@ FILES = [
     "functions/ann/walk_kb_ann_1000_v1.sql",
     "functions/ann/walk_kb_ann_v1.sql",
     "functions/ann/compare_kb_articles_v1.sql",
+    "functions/ann/gather_kb_window_v1.sql",
     "functions/ann/window_kb_search_v1.sql",
     "functions/ann/rank_kb_window_v1.sql",
     "functions/ann/describe_kb_retrieval_v1.sql",

@@ -15,7 +15,10 @@ from tests.properties.test_keyword_top import ALL, FREQUENCIES, LARGEST_ID, QUES
 
 CHUNKS = 6_000
 BLOCK = 1_900
-BY_BLOCKS = "SELECT t.chunk_id, t.raw FROM kbsearch.list_kb_block_top_v1(%(org_id)s, %(lexemes)s, %(weights)s, 1000000000, %(limit)s, %(others)s) AS t"
+BY_BLOCKS = """
+    SELECT t.chunk_id, t.raw
+    FROM kbsearch.list_kb_block_top_v1(%(org_id)s, %(lexemes)s, %(weights)s, 1000000000, %(limit)s, %(others)s) AS t
+"""
 RARE = [f"rare{number}" for number in range(20)]
 """Each in fewer than one of 200 chunks, so that they are in no vector."""
 

@@ -1,6 +1,7 @@
 -- The index gives its rows in the order of their distance, so there is nothing to sort; with sorts and other scans off a plan without it is the last choice.
 CREATE FUNCTION kbsearch.walk_kb_ann_500_v1(
-    p_org_id bigint, p_space_id bigint, p_embedding vector, p_allowed bigint [], p_window integer, OUT article_ids bigint [], OUT similarity integer
+    p_org_id bigint, p_space_id bigint, p_embedding vector, p_allowed bigint [], p_window integer, OUT article_ids bigint [],
+    OUT chunk_ids bigint [], OUT similarities integer []
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -17,7 +18,7 @@ SET enable_incremental_sort = off
 SET max_parallel_workers_per_gather = 0
 AS $$
 BEGIN
-    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    SELECT r.article_ids, r.chunk_ids, r.similarities INTO article_ids, chunk_ids, similarities
     FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
 END
 $$;

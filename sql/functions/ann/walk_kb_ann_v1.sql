@@ -2,7 +2,8 @@
 -- much again, and loops read 50 rows ahead: so it is a quarter wider than the window. The more vectors there are, the more of the nearest
 -- are missed at the same width (docs/how-to/approximate-search.md).
 CREATE FUNCTION kbsearch.walk_kb_ann_v1(
-    p_org_id bigint, p_space_id bigint, p_embedding vector, p_allowed bigint [], p_window integer, p_chunk_total bigint, OUT article_ids bigint [], OUT similarity integer
+    p_org_id bigint, p_space_id bigint, p_embedding vector, p_allowed bigint [], p_window integer, p_chunk_total bigint,
+    OUT article_ids bigint [], OUT chunk_ids bigint [], OUT similarities integer []
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, kbsearch, pg_temp
@@ -11,11 +12,14 @@ DECLARE
     v_width CONSTANT integer := greatest(p_window * 5 / 4, CASE WHEN p_chunk_total <= 200000 THEN 250 WHEN p_chunk_total <= 500000 THEN 500 ELSE 1000 END);
 BEGIN
     IF v_width <= 250 THEN
-        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_250_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+        SELECT w.article_ids, w.chunk_ids, w.similarities INTO article_ids, chunk_ids, similarities
+        FROM kbsearch.walk_kb_ann_250_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
     ELSIF v_width <= 500 THEN
-        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_500_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+        SELECT w.article_ids, w.chunk_ids, w.similarities INTO article_ids, chunk_ids, similarities
+        FROM kbsearch.walk_kb_ann_500_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
     ELSE
-        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_1000_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+        SELECT w.article_ids, w.chunk_ids, w.similarities INTO article_ids, chunk_ids, similarities
+        FROM kbsearch.walk_kb_ann_1000_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
     END IF;
 END
 $$;

@@ -21,12 +21,8 @@ DECLARE
     -- variables are read faster than fields, and some are read for every row
     v_org_id CONSTANT bigint := p_plan.org_id;
     v_space_id CONSTANT bigint := p_plan.space_id;
-    v_known_lexemes CONSTANT text[] := p_plan.known_lexemes;
-    v_term_weights CONSTANT double precision[] := p_plan.term_weights;
-    v_counts_terms CONSTANT boolean := p_plan.counts_terms;
     v_allowed CONSTANT bigint[] := p_plan.allowed;
     v_uses_vector CONSTANT boolean := p_plan.uses_vector;
-    v_uses_keyword CONSTANT boolean := p_plan.uses_keyword;
     v_vector_unit CONSTANT double precision := p_plan.vector_unit;
     v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
     v_rrf_k CONSTANT integer := p_plan.rrf_k;
@@ -36,17 +32,10 @@ DECLARE
     v_index record;
     v_identity text := '-';
     v_near bigint[] := '{}';
+    v_near_chunks bigint[] := '{}';
+    v_near_similarities integer[] := '{}';
     v_last_similarity integer;
     v_given bigint[];
-    v_depth bigint;
-    v_has_more boolean;
-    v_members bigint[];
-    v_matching bigint[];
-    v_unscored bigint[];
-    v_scored bigint[];
-    v_scores double precision[];
-    v_scoring boolean;
-    v_found bigint;
     v_last_raw double precision;
     v_article_ids bigint[];
     v_chunk_ids bigint[];
@@ -81,8 +70,9 @@ BEGIN
                     HINT = 'Build it: kbsearch ann create, or create_kb_ann_index_v1. With retrieval auto such searches are exact.';
         END IF;
         IF v_reason IS NULL AND v_uses_vector THEN
-            SELECT w.article_ids, w.similarity INTO v_near, v_last_similarity
+            SELECT w.article_ids, w.chunk_ids, w.similarities INTO v_near, v_near_chunks, v_near_similarities
             FROM kbsearch.walk_kb_ann_v1(v_org_id, v_space_id, p_embedding, v_allowed, v_window, p_plan.chunk_total) AS w;
+            v_last_similarity := v_near_similarities[cardinality(v_near_similarities)];
             IF cardinality(v_near) < v_window THEN
                 v_reason := 'window_not_filled';
             END IF;
@@ -94,68 +84,9 @@ BEGIN
         RETURN v_plan;
     END IF;
 
-    -- every chunk of the articles
-    v_members := coalesce(v_given, v_near);
-    SELECT array_agg(c.article_id), array_agg(c.id) INTO v_article_ids, v_chunk_ids
-    FROM kbsearch.kb_article_chunks AS c
-    WHERE c.org_id = v_org_id AND c.article_id = ANY (v_members) AND coalesce(c.searchable, false);
-    v_unscored := CASE WHEN v_uses_keyword THEN v_chunk_ids END;
-
-    -- the keyword leg's window, and these chunks' keyword scores
-    v_depth := CASE WHEN v_uses_keyword AND v_given IS NULL THEN v_window + v_window / 4 + 1 ELSE 0 END;
-    WHILE v_depth > 0 LOOP
-        IF clock_timestamp() > p_plan.deadline THEN
-            PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'window');
-        END IF;
-        SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_scored, v_scores
-        FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1, v_unscored) AS t;
-        v_has_more := cardinality(v_scored) > v_depth;
-        WITH ranked AS MATERIALIZED (
-            SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
-            FROM (
-                SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
-                FROM unnest(v_scored[:v_depth], v_scores[:v_depth]) AS t (chunk_id, raw)
-                INNER JOIN (
-                    SELECT c.id, c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = v_org_id AND c.id = ANY (v_scored[:v_depth]) OFFSET 0
-                ) AS h ON h.id = t.chunk_id
-                WHERE v_allowed IS NULL OR h.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
-                ORDER BY h.article_id ASC, t.raw DESC, t.chunk_id ASC
-            ) AS f
-        )
-        SELECT
-            (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window),
-            ARRAY(SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window AND r.article_id NOT IN (SELECT u.id FROM unnest(v_near) AS u (id)))
-        INTO v_found, v_last_raw, v_matching;
-        EXIT WHEN v_found >= v_window OR v_has_more IS NOT TRUE;
-        -- as many more as articles have chunks, or filters leave out, and half as many again
-        v_depth := greatest(4 * v_depth, 3 * v_depth / 2 * v_window / greatest(v_found, 1));
-    END LOOP;
-    IF v_depth > 0 THEN
-        v_members := v_members || v_matching;
-        SELECT array_agg(c.article_id), array_agg(c.id) INTO v_matching, v_unscored
-        FROM kbsearch.kb_article_chunks AS c
-        WHERE c.org_id = v_org_id AND c.article_id = ANY (v_matching) AND coalesce(c.searchable, false);
-        v_article_ids := v_article_ids || v_matching;
-        v_chunk_ids := v_chunk_ids || v_unscored;
-        v_unscored := ARRAY(SELECT u.id FROM unnest(v_unscored) AS u (id) WHERE u.id NOT IN (SELECT t.id FROM unnest(v_scored) AS t (id)));
-    END IF;
-    v_scoring := cardinality(v_unscored) > 0;
-
-    SELECT array_agg(c.article_id), array_agg(c.chunk_id), array_agg(n.similarity), array_agg(coalesce(t.raw, k.raw))
-    INTO v_article_ids, v_chunk_ids, v_similarities, v_raws
-    FROM unnest(v_article_ids, v_chunk_ids) AS c (article_id, chunk_id)
-    LEFT JOIN kbsearch.compare_kb_articles_v1(v_org_id, v_space_id, p_embedding, CASE WHEN v_uses_vector THEN v_members END) AS n
-        ON n.chunk_id = c.chunk_id
-    LEFT JOIN unnest(v_scored, v_scores) AS t (chunk_id, raw) ON t.chunk_id = c.chunk_id
-    LEFT JOIN (
-        SELECT l.chunk_id, l.raw
-        FROM kbsearch.look_up_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_unscored) AS l
-        WHERE v_scoring
-    ) AS k ON k.chunk_id = c.chunk_id
-    WHERE n.similarity IS NOT NULL OR t.raw IS NOT NULL OR k.raw IS NOT NULL;
-    IF v_found < v_window OR (v_found = v_window AND v_has_more IS NOT TRUE) THEN
-        v_last_raw := NULL;  -- nothing was cut
-    END IF;
+    SELECT w.article_ids, w.chunk_ids, w.similarities, w.raws, w.last_raw
+    INTO v_article_ids, v_chunk_ids, v_similarities, v_raws, v_last_raw
+    FROM kbsearch.gather_kb_window_v1(p_plan, p_embedding, v_window, v_given, v_near, v_near_chunks, v_near_similarities) AS w;
 
     -- fused and collapsed: the same expressions as in the fusions
     IF p_plan.fusion <> 'rrf' THEN
