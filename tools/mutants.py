@@ -342,12 +342,12 @@ THROUGH_WINDOWS = (
     Mutant(
         "windows: other chunks of what words found have no keyword score",
         (Edit(GATHER, "WHERE v_scoring", "WHERE v_scoring AND p_given IS NOT NULL"),),
-        ("tests/properties/test_7_absolute_scores.py",),
+        ("tests/ann/test_index.py",),
     ),
     Mutant(
         "windows: of what vectors found only the nearest chunk is compared",
         (Edit(GATHER, "v_compared := coalesce(p_given, ARRAY(", "v_compared := coalesce(p_given, '{}', ARRAY("),),
-        ("tests/properties/test_7_absolute_scores.py",),
+        ("tests/ann/test_index.py",),
     ),
     Mutant(
         "windows: chunks fill them",

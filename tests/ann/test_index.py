@@ -247,6 +247,27 @@ def test_arbitrated_searches_compare_everything(small: Crowd) -> None:
     assert [item["article_id"] for item in page["items"]] == exact
 
 
+@pytest.mark.parametrize("window", [2, 10])
+def test_all_chunks_of_an_article_have_their_scores_of_both_legs(small: Crowd, window: int) -> None:
+    """Also those that are in neither leg's first chunks: of an article that words found another chunk may be the best."""
+    create(small)
+    shown = ("article_id", "chunk_id", "score", "vector_similarity", "keyword_score")
+    others = 0
+    for question in small.questions(30):
+        small.use("exact")
+        exact = {
+            item["article_id"]: [item[name] for name in shown] for item in small.page(question, limit=1000)["items"]
+        }
+        by_words = {item["article_id"]: item["chunk_id"] for item in small.page(question, profile="keyword@1")["items"]}
+        small.use("ann", window)
+        page = small.page(question, limit=1000)
+        assert page["retrieval"]["mode"] == "ann"
+        for item in page["items"]:
+            assert [item[name] for name in shown] == exact[item["article_id"]]
+            others += by_words.get(item["article_id"], item["chunk_id"]) != item["chunk_id"]
+    assert others >= window
+
+
 def test_explanations_and_stored_rankings_are_of_the_same_windows(small: Crowd) -> None:
     (question,) = small.questions(1)
     create(small)
