@@ -3533,6 +3533,105 @@ END;
 
 COMMENT ON FUNCTION kbsearch.fuse_kb_weighted_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_lexemes text[], p_term_weights double precision[], p_counts_terms boolean, p_allowed bigint[], p_uses_vector boolean, p_uses_keyword boolean, p_dense boolean, p_vector_unit double precision, p_keyword_unit double precision) IS 'Every chunk that a leg found, scored in billionths: round(max(0, similarity in millionths) * p_vector_unit) + round(raw * p_keyword_unit). A leg that takes no part adds nothing.';
 
+-- Name: gather_kb_window_v1(kbsearch.kb_search_plan, ext.vector, integer, bigint[], bigint[], bigint[], integer[]); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.gather_kb_window_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_window integer, p_given bigint[], p_near bigint[], p_near_chunks bigint[], p_near_similarities integer[], OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[], OUT raws double precision[], OUT last_raw double precision) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    -- variables are read faster than fields
+    v_org_id CONSTANT bigint := p_plan.org_id;
+    v_space_id CONSTANT bigint := p_plan.space_id;
+    v_known_lexemes CONSTANT text[] := p_plan.known_lexemes;
+    v_term_weights CONSTANT double precision[] := p_plan.term_weights;
+    v_counts_terms CONSTANT boolean := p_plan.counts_terms;
+    v_allowed CONSTANT bigint[] := p_plan.allowed;
+    v_depth bigint;
+    v_has_more boolean;
+    v_found bigint;
+    v_matching bigint[];
+    v_scored bigint[];
+    v_scores double precision[];
+    v_unscored bigint[];
+    v_scoring boolean;
+    v_compared bigint[];
+BEGIN
+    -- every chunk of the articles whose vectors are near, or of the given ones
+    SELECT array_agg(c.article_id), array_agg(c.id) INTO article_ids, chunk_ids
+    FROM kbsearch.kb_article_chunks AS c
+    WHERE c.org_id = v_org_id AND c.article_id = ANY (coalesce(p_given, p_near)) AND coalesce(c.searchable, false);
+    v_unscored := CASE WHEN p_plan.uses_keyword THEN chunk_ids END;
+    v_compared := coalesce(p_given, ARRAY(
+        SELECT DISTINCT u.article_id
+        FROM unnest(article_ids, chunk_ids) AS u (article_id, chunk_id)
+        WHERE u.chunk_id NOT IN (SELECT n.id FROM unnest(p_near_chunks) AS n (id))
+    ));
+
+    -- the articles that words find, and the keyword scores of those chunks
+    v_depth := CASE WHEN p_plan.uses_keyword AND p_given IS NULL THEN p_window + p_window / 4 + 1 ELSE 0 END;
+    WHILE v_depth > 0 LOOP
+        IF clock_timestamp() > p_plan.deadline THEN
+            PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'window');
+        END IF;
+        SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_scored, v_scores
+        FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1, v_unscored) AS t;
+        v_has_more := cardinality(v_scored) > v_depth;
+        WITH ranked AS MATERIALIZED (
+            SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
+            FROM (
+                SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
+                FROM unnest(v_scored[:v_depth], v_scores[:v_depth]) AS t (chunk_id, raw)
+                INNER JOIN (
+                    SELECT c.id, c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = v_org_id AND c.id = ANY (v_scored[:v_depth]) OFFSET 0
+                ) AS h ON h.id = t.chunk_id
+                WHERE v_allowed IS NULL OR h.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
+                ORDER BY h.article_id ASC, t.raw DESC, t.chunk_id ASC
+            ) AS f
+        )
+        SELECT
+            (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = p_window),
+            ARRAY(SELECT r.article_id FROM ranked AS r WHERE r.n <= p_window AND r.article_id NOT IN (SELECT u.id FROM unnest(p_near) AS u (id)))
+        INTO v_found, last_raw, v_matching;
+        EXIT WHEN v_found >= p_window OR v_has_more IS NOT TRUE;
+        -- as many more as articles have chunks, or filters leave out, and half as many again
+        v_depth := greatest(4 * v_depth, 3 * v_depth / 2 * p_window / greatest(v_found, 1));
+    END LOOP;
+    IF v_found < p_window OR (v_found = p_window AND v_has_more IS NOT TRUE) THEN
+        last_raw := NULL;
+    END IF;
+    IF v_depth > 0 THEN
+        v_compared := v_compared || v_matching;
+        SELECT array_agg(c.article_id), array_agg(c.id) INTO v_matching, v_unscored
+        FROM kbsearch.kb_article_chunks AS c
+        WHERE c.org_id = v_org_id AND c.article_id = ANY (v_matching) AND coalesce(c.searchable, false);
+        article_ids := article_ids || v_matching;
+        chunk_ids := chunk_ids || v_unscored;
+        v_unscored := ARRAY(SELECT u.id FROM unnest(v_unscored) AS u (id) WHERE u.id NOT IN (SELECT t.id FROM unnest(v_scored) AS t (id)));
+    END IF;
+    v_scoring := cardinality(v_unscored) > 0;
+
+    SELECT array_agg(c.article_id), array_agg(c.chunk_id), array_agg(coalesce(w.similarity, n.similarity)), array_agg(coalesce(t.raw, k.raw))
+    INTO article_ids, chunk_ids, similarities, raws
+    FROM unnest(article_ids, chunk_ids) AS c (article_id, chunk_id)
+    LEFT JOIN unnest(p_near_chunks, p_near_similarities) AS w (chunk_id, similarity) ON w.chunk_id = c.chunk_id
+    LEFT JOIN kbsearch.compare_kb_articles_v1(v_org_id, v_space_id, p_embedding, CASE WHEN p_plan.uses_vector THEN v_compared END) AS n
+        ON n.chunk_id = c.chunk_id
+    LEFT JOIN unnest(v_scored, v_scores) AS t (chunk_id, raw) ON t.chunk_id = c.chunk_id
+    LEFT JOIN (
+        SELECT l.chunk_id, l.raw
+        FROM kbsearch.look_up_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_unscored) AS l
+        WHERE v_scoring
+    ) AS k ON k.chunk_id = c.chunk_id
+    WHERE w.similarity IS NOT NULL OR n.similarity IS NOT NULL OR t.raw IS NOT NULL OR k.raw IS NOT NULL;
+END
+$$;
+
+-- Name: FUNCTION gather_kb_window_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_window integer, p_given bigint[], p_near bigint[], p_near_chunks bigint[], p_near_similarities integer[], OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[], OUT raws double precision[], OUT last_raw double precision); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.gather_kb_window_v1(p_plan kbsearch.kb_search_plan, p_embedding ext.vector, p_window integer, p_given bigint[], p_near bigint[], p_near_chunks bigint[], p_near_similarities integer[], OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[], OUT raws double precision[], OUT last_raw double precision) IS 'Every chunk of the articles in the windows of a search, or of p_given instead, with its true similarity (millionths) and raw keyword score. p_window: articles in a leg''s window; p_near, p_near_chunks, p_near_similarities: as walk_kb_ann_v1 has them, empty where no vectors take part; last_raw: the score of the last article in the keyword leg''s window, NULL where nothing was cut. KBTMO.';
+
 -- Name: get_kb_budget_v1(); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.get_kb_budget_v1() RETURNS integer
@@ -5059,6 +5158,7 @@ DECLARE
     v_words record;
     v_threshold double precision;
     v_read integer;
+    v_breadth bigint;
     v_width bigint;
     v_lows bigint[];
     v_chunk_ids bigint[];
@@ -5068,22 +5168,20 @@ BEGIN
     SELECT
         array_agg(b.lexeme ORDER BY b.n) AS lexemes, array_agg(b.weight ORDER BY b.n) AS weights, array_agg(b.rest ORDER BY b.n) AS rests,
         array_agg(b.entry_count ORDER BY b.n) AS entry_counts,
-        coalesce(sum(b.entry_count), 0)::bigint AS entry_count, min(b.first_chunk_id) AS first_chunk_id,
-        max(b.last_chunk_id) - min(b.first_chunk_id) + 1 AS breadth
+        coalesce(sum(b.entry_count), 0)::bigint AS entry_count, min(b.first_chunk_id) AS first_chunk_id
     INTO v_words
     FROM (
         SELECT
-            s.lexeme, s.weight, s.entry_count, s.first_chunk_id, s.last_chunk_id, row_number() OVER (ORDER BY s.bound DESC, s.lexeme ASC) AS n,
+            s.lexeme, s.weight, s.entry_count, s.first_chunk_id, row_number() OVER (ORDER BY s.bound DESC, s.lexeme ASC) AS n,
             sum(s.bound) OVER (ORDER BY s.bound ASC, s.lexeme DESC) - s.bound AS rest
         FROM (
             SELECT
                 w.lexeme, w.weight, w.weight * CASE WHEN p_counts_terms THEN 1 ELSE g.max_impact END AS bound,
-                g.entry_count, g.first_chunk_id, g.last_chunk_id
+                g.entry_count, g.first_chunk_id
             FROM unnest(p_lexemes, p_weights) AS w (lexeme, weight)
             INNER JOIN (
                 SELECT
-                    p.lexeme, sum(p.entry_count) AS entry_count, max(p.max_impact) AS max_impact, min(p.first_chunk_id) AS first_chunk_id,
-                    max(p.entries[p.entry_count] >> 12) AS last_chunk_id
+                    p.lexeme, sum(p.entry_count) AS entry_count, max(p.max_impact) AS max_impact, min(p.first_chunk_id) AS first_chunk_id
                 FROM kbsearch.kb_postings AS p
                 WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_lexemes)
                 GROUP BY p.lexeme
@@ -5123,9 +5221,10 @@ BEGIN
         END IF;
     END IF;
 
+    v_breadth := (SELECT max(c.id) FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id) - v_words.first_chunk_id + 1;
     -- of a sample: what the last place has, rather less than more
-    v_width := div(v_words.breadth::numeric * least(6000, v_words.entry_count / 16), v_words.entry_count * 4)::bigint + 1;
-    v_lows := ARRAY(SELECT v_words.first_chunk_id + v_words.breadth * g.n / 4 FROM generate_series(0, 3) AS g (n));
+    v_width := div(v_breadth::numeric * least(6000, v_words.entry_count / 16), v_words.entry_count * 4)::bigint + 1;
+    v_lows := ARRAY(SELECT v_words.first_chunk_id + v_breadth * g.n / 4 FROM generate_series(0, 3) AS g (n));
     WITH sampled AS MATERIALIZED (
         SELECT m.raw, m.entry_count
         FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
@@ -5151,8 +5250,8 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    v_width := least(v_words.breadth, div(v_words.breadth::numeric * 30000, v_words.entry_count)::bigint + 1);
-    v_lows := ARRAY(SELECT g.low FROM generate_series(v_words.first_chunk_id, v_words.first_chunk_id + v_words.breadth - 1, v_width) AS g (low));
+    v_width := least(v_breadth, div(v_breadth::numeric * 30000, v_words.entry_count)::bigint + 1);
+    v_lows := ARRAY(SELECT g.low FROM generate_series(v_words.first_chunk_id, v_words.first_chunk_id + v_breadth - 1, v_width) AS g (low));
     IF v_read = cardinality(v_words.lexemes) THEN
         SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
         FROM (
@@ -7315,7 +7414,7 @@ COMMENT ON FUNCTION kbsearch.rank_kb_window_v1(p_plan kbsearch.kb_search_plan, p
 
 -- Name: read_kb_ann_index_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+CREATE FUNCTION kbsearch.read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $_$
@@ -7331,12 +7430,15 @@ BEGIN
     WHERE a.attrelid = 'kbsearch.kb_article_embeddings'::regclass AND a.attname = 'embedding';
     v_distance := format('(e.embedding::%1$s.vector(%2$s) OPERATOR(%1$s.<=>) $1)', v_extension, kbsearch.count_kb_dimensions_v1(p_embedding));
     article_ids := '{}';
+    chunk_ids := '{}';
+    similarities := '{}';
     FOR v_row IN EXECUTE format(
-        'SELECT e.article_id, round((1::float8 - %1$s) * 1000000::float8)::integer AS similarity FROM kbsearch.kb_article_embeddings AS e '
+        'SELECT e.article_id, e.chunk_id, round((1::float8 - %1$s) * 1000000::float8)::integer AS similarity FROM kbsearch.kb_article_embeddings AS e '
         'WHERE e.org_id = %2$s AND e.space_id = %3$s AND e.searchable AND e.has_direction AND ($2 IS NULL OR e.article_id = ANY ($2)) ORDER BY %1$s',
         v_distance, p_org_id, p_space_id
     ) USING p_embedding, p_allowed LOOP
-        similarity := v_row.similarity;
+        chunk_ids := chunk_ids || v_row.chunk_id;
+        similarities := similarities || v_row.similarity;
         IF v_row.article_id <> ALL (article_ids) THEN
             article_ids := article_ids || v_row.article_id;
             EXIT WHEN cardinality(article_ids) >= p_window;
@@ -7345,9 +7447,9 @@ BEGIN
 END
 $_$;
 
--- Name: FUNCTION read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'The articles of the nearest chunks by the organisation''s index for approximate search, at most p_window different ones, in that order, and the cosine similarity of the last chunk read, in millionths. p_allowed: articles, NULL for all.';
+COMMENT ON FUNCTION kbsearch.read_kb_ann_index_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'The nearest chunks by the organisation''s index for approximate search, in that order, until they are of p_window different articles, with their cosine similarities in millionths; and these articles, in the order of their first chunks. p_allowed: articles, NULL for all.';
 
 -- Name: reanalyze_kb_chunks_v1(bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -8645,7 +8747,7 @@ Errors: KBORG, KBART, KBLNG, KBCHK, KBSPC, KBDIM, KBVEC.';
 
 -- Name: walk_kb_ann_1000_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+CREATE FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET "hnsw.ef_search" TO '1000'
@@ -8661,18 +8763,18 @@ CREATE FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint,
     SET max_parallel_workers_per_gather TO '0'
     AS $$
 BEGIN
-    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    SELECT r.article_ids, r.chunk_ids, r.similarities INTO article_ids, chunk_ids, similarities
     FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
 END
 $$;
 
--- Name: FUNCTION walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 1,000, the scan goes on in strict order, for at most 20,000 vectors.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 1,000, the scan goes on in strict order, for at most 20,000 vectors.';
 
 -- Name: walk_kb_ann_250_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+CREATE FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET "hnsw.ef_search" TO '250'
@@ -8688,18 +8790,18 @@ CREATE FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, 
     SET max_parallel_workers_per_gather TO '0'
     AS $$
 BEGIN
-    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    SELECT r.article_ids, r.chunk_ids, r.similarities INTO article_ids, chunk_ids, similarities
     FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
 END
 $$;
 
--- Name: FUNCTION walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 250, the scan goes on in strict order, for at most 20,000 vectors.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 250, the scan goes on in strict order, for at most 20,000 vectors.';
 
 -- Name: walk_kb_ann_500_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+CREATE FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET "hnsw.ef_search" TO '500'
@@ -8715,18 +8817,18 @@ CREATE FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, 
     SET max_parallel_workers_per_gather TO '0'
     AS $$
 BEGIN
-    SELECT r.article_ids, r.similarity INTO article_ids, similarity
+    SELECT r.article_ids, r.chunk_ids, r.similarities INTO article_ids, chunk_ids, similarities
     FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
 END
 $$;
 
--- Name: FUNCTION walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 500, the scan goes on in strict order, for at most 20,000 vectors.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 500, the scan goes on in strict order, for at most 20,000 vectors.';
 
 -- Name: walk_kb_ann_v1(bigint, bigint, ext.vector, bigint[], integer, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
 
-CREATE FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT similarity integer) RETURNS record
+CREATE FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) RETURNS record
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
@@ -8734,18 +8836,21 @@ DECLARE
     v_width CONSTANT integer := greatest(p_window * 5 / 4, CASE WHEN p_chunk_total <= 200000 THEN 250 WHEN p_chunk_total <= 500000 THEN 500 ELSE 1000 END);
 BEGIN
     IF v_width <= 250 THEN
-        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_250_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+        SELECT w.article_ids, w.chunk_ids, w.similarities INTO article_ids, chunk_ids, similarities
+        FROM kbsearch.walk_kb_ann_250_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
     ELSIF v_width <= 500 THEN
-        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_500_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+        SELECT w.article_ids, w.chunk_ids, w.similarities INTO article_ids, chunk_ids, similarities
+        FROM kbsearch.walk_kb_ann_500_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
     ELSE
-        SELECT w.article_ids, w.similarity INTO article_ids, similarity FROM kbsearch.walk_kb_ann_1000_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
+        SELECT w.article_ids, w.chunk_ids, w.similarities INTO article_ids, chunk_ids, similarities
+        FROM kbsearch.walk_kb_ann_1000_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS w;
     END IF;
 END
 $$;
 
--- Name: FUNCTION walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT similarity integer); Type: COMMENT; Schema: kbsearch; Owner: -
+-- Name: FUNCTION walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT similarity integer) IS 'read_kb_ann_index_v1 with the hnsw.ef_search that a window of p_window articles among p_chunk_total chunks needs: 250, 500 or 1,000.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with the hnsw.ef_search that a window of p_window articles among p_chunk_total chunks needs: 250, 500 or 1,000.';
 
 -- Name: weigh_kb_terms_v1(text[], bigint[], text[], integer[], bigint[], bigint[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -8803,12 +8908,8 @@ DECLARE
     -- variables are read faster than fields, and some are read for every row
     v_org_id CONSTANT bigint := p_plan.org_id;
     v_space_id CONSTANT bigint := p_plan.space_id;
-    v_known_lexemes CONSTANT text[] := p_plan.known_lexemes;
-    v_term_weights CONSTANT double precision[] := p_plan.term_weights;
-    v_counts_terms CONSTANT boolean := p_plan.counts_terms;
     v_allowed CONSTANT bigint[] := p_plan.allowed;
     v_uses_vector CONSTANT boolean := p_plan.uses_vector;
-    v_uses_keyword CONSTANT boolean := p_plan.uses_keyword;
     v_vector_unit CONSTANT double precision := p_plan.vector_unit;
     v_keyword_unit CONSTANT double precision := p_plan.keyword_unit;
     v_rrf_k CONSTANT integer := p_plan.rrf_k;
@@ -8818,17 +8919,10 @@ DECLARE
     v_index record;
     v_identity text := '-';
     v_near bigint[] := '{}';
+    v_near_chunks bigint[] := '{}';
+    v_near_similarities integer[] := '{}';
     v_last_similarity integer;
     v_given bigint[];
-    v_depth bigint;
-    v_has_more boolean;
-    v_members bigint[];
-    v_matching bigint[];
-    v_unscored bigint[];
-    v_scored bigint[];
-    v_scores double precision[];
-    v_scoring boolean;
-    v_found bigint;
     v_last_raw double precision;
     v_article_ids bigint[];
     v_chunk_ids bigint[];
@@ -8863,8 +8957,9 @@ BEGIN
                     HINT = 'Build it: kbsearch ann create, or create_kb_ann_index_v1. With retrieval auto such searches are exact.';
         END IF;
         IF v_reason IS NULL AND v_uses_vector THEN
-            SELECT w.article_ids, w.similarity INTO v_near, v_last_similarity
+            SELECT w.article_ids, w.chunk_ids, w.similarities INTO v_near, v_near_chunks, v_near_similarities
             FROM kbsearch.walk_kb_ann_v1(v_org_id, v_space_id, p_embedding, v_allowed, v_window, p_plan.chunk_total) AS w;
+            v_last_similarity := v_near_similarities[cardinality(v_near_similarities)];
             IF cardinality(v_near) < v_window THEN
                 v_reason := 'window_not_filled';
             END IF;
@@ -8876,68 +8971,9 @@ BEGIN
         RETURN v_plan;
     END IF;
 
-    -- every chunk of the articles
-    v_members := coalesce(v_given, v_near);
-    SELECT array_agg(c.article_id), array_agg(c.id) INTO v_article_ids, v_chunk_ids
-    FROM kbsearch.kb_article_chunks AS c
-    WHERE c.org_id = v_org_id AND c.article_id = ANY (v_members) AND coalesce(c.searchable, false);
-    v_unscored := CASE WHEN v_uses_keyword THEN v_chunk_ids END;
-
-    -- the keyword leg's window, and these chunks' keyword scores
-    v_depth := CASE WHEN v_uses_keyword AND v_given IS NULL THEN v_window + v_window / 4 + 1 ELSE 0 END;
-    WHILE v_depth > 0 LOOP
-        IF clock_timestamp() > p_plan.deadline THEN
-            PERFORM kbsearch.refuse_kb_overtime_v1(p_plan.budget, 'window');
-        END IF;
-        SELECT array_agg(t.chunk_id ORDER BY t.raw DESC, t.chunk_id ASC), array_agg(t.raw ORDER BY t.raw DESC, t.chunk_id ASC) INTO v_scored, v_scores
-        FROM kbsearch.list_kb_keyword_top_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_depth + 1, v_unscored) AS t;
-        v_has_more := cardinality(v_scored) > v_depth;
-        WITH ranked AS MATERIALIZED (
-            SELECT f.article_id, f.raw, row_number() OVER (ORDER BY f.raw DESC, f.chunk_id ASC) AS n
-            FROM (
-                SELECT DISTINCT ON (h.article_id) h.article_id, t.raw, t.chunk_id
-                FROM unnest(v_scored[:v_depth], v_scores[:v_depth]) AS t (chunk_id, raw)
-                INNER JOIN (
-                    SELECT c.id, c.article_id FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = v_org_id AND c.id = ANY (v_scored[:v_depth]) OFFSET 0
-                ) AS h ON h.id = t.chunk_id
-                WHERE v_allowed IS NULL OR h.article_id IN (SELECT u.id FROM unnest(v_allowed) AS u (id))
-                ORDER BY h.article_id ASC, t.raw DESC, t.chunk_id ASC
-            ) AS f
-        )
-        SELECT
-            (SELECT count(*) FROM ranked AS r), (SELECT r.raw FROM ranked AS r WHERE r.n = v_window),
-            ARRAY(SELECT r.article_id FROM ranked AS r WHERE r.n <= v_window AND r.article_id NOT IN (SELECT u.id FROM unnest(v_near) AS u (id)))
-        INTO v_found, v_last_raw, v_matching;
-        EXIT WHEN v_found >= v_window OR v_has_more IS NOT TRUE;
-        -- as many more as articles have chunks, or filters leave out, and half as many again
-        v_depth := greatest(4 * v_depth, 3 * v_depth / 2 * v_window / greatest(v_found, 1));
-    END LOOP;
-    IF v_depth > 0 THEN
-        v_members := v_members || v_matching;
-        SELECT array_agg(c.article_id), array_agg(c.id) INTO v_matching, v_unscored
-        FROM kbsearch.kb_article_chunks AS c
-        WHERE c.org_id = v_org_id AND c.article_id = ANY (v_matching) AND coalesce(c.searchable, false);
-        v_article_ids := v_article_ids || v_matching;
-        v_chunk_ids := v_chunk_ids || v_unscored;
-        v_unscored := ARRAY(SELECT u.id FROM unnest(v_unscored) AS u (id) WHERE u.id NOT IN (SELECT t.id FROM unnest(v_scored) AS t (id)));
-    END IF;
-    v_scoring := cardinality(v_unscored) > 0;
-
-    SELECT array_agg(c.article_id), array_agg(c.chunk_id), array_agg(n.similarity), array_agg(coalesce(t.raw, k.raw))
-    INTO v_article_ids, v_chunk_ids, v_similarities, v_raws
-    FROM unnest(v_article_ids, v_chunk_ids) AS c (article_id, chunk_id)
-    LEFT JOIN kbsearch.compare_kb_articles_v1(v_org_id, v_space_id, p_embedding, CASE WHEN v_uses_vector THEN v_members END) AS n
-        ON n.chunk_id = c.chunk_id
-    LEFT JOIN unnest(v_scored, v_scores) AS t (chunk_id, raw) ON t.chunk_id = c.chunk_id
-    LEFT JOIN (
-        SELECT l.chunk_id, l.raw
-        FROM kbsearch.look_up_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_unscored) AS l
-        WHERE v_scoring
-    ) AS k ON k.chunk_id = c.chunk_id
-    WHERE n.similarity IS NOT NULL OR t.raw IS NOT NULL OR k.raw IS NOT NULL;
-    IF v_found < v_window OR (v_found = v_window AND v_has_more IS NOT TRUE) THEN
-        v_last_raw := NULL;  -- nothing was cut
-    END IF;
+    SELECT w.article_ids, w.chunk_ids, w.similarities, w.raws, w.last_raw
+    INTO v_article_ids, v_chunk_ids, v_similarities, v_raws, v_last_raw
+    FROM kbsearch.gather_kb_window_v1(p_plan, p_embedding, v_window, v_given, v_near, v_near_chunks, v_near_similarities) AS w;
 
     -- fused and collapsed: the same expressions as in the fusions
     IF p_plan.fusion <> 'rrf' THEN
@@ -9772,7 +9808,7 @@ ALTER TABLE ONLY kbsearch.kb_keyword_impacts
 -- Name: kb_postings kb_postings_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 
 ALTER TABLE ONLY kbsearch.kb_postings
-    ADD CONSTRAINT kb_postings_pkey PRIMARY KEY (org_id, lexeme, first_chunk_id, segment_id);
+    ADD CONSTRAINT kb_postings_pkey PRIMARY KEY (org_id, lexeme, first_chunk_id, segment_id) INCLUDE (sign, max_impact, entry_count);
 
 -- Name: kb_ranking_profiles kb_ranking_profiles_pkey; Type: CONSTRAINT; Schema: kbsearch; Owner: -
 

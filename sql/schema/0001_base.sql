@@ -164,7 +164,7 @@ CREATE TABLE kbsearch.kb_postings (
     max_impact smallint NOT NULL,
     entry_count integer NOT NULL,
     entries bigint [] NOT NULL,
-    PRIMARY KEY (org_id, lexeme, first_chunk_id, segment_id)
+    PRIMARY KEY (org_id, lexeme, first_chunk_id, segment_id) INCLUDE (sign, max_impact, entry_count)
 );
 ALTER TABLE kbsearch.kb_postings ALTER COLUMN entries SET STORAGE PLAIN;
 ALTER TABLE kbsearch.kb_postings SET (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);

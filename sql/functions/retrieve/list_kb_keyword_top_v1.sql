@@ -25,6 +25,7 @@ DECLARE
     v_words record;
     v_threshold double precision;
     v_read integer;
+    v_breadth bigint;
     v_width bigint;
     v_lows bigint[];
     v_chunk_ids bigint[];
@@ -34,22 +35,20 @@ BEGIN
     SELECT
         array_agg(b.lexeme ORDER BY b.n) AS lexemes, array_agg(b.weight ORDER BY b.n) AS weights, array_agg(b.rest ORDER BY b.n) AS rests,
         array_agg(b.entry_count ORDER BY b.n) AS entry_counts,
-        coalesce(sum(b.entry_count), 0)::bigint AS entry_count, min(b.first_chunk_id) AS first_chunk_id,
-        max(b.last_chunk_id) - min(b.first_chunk_id) + 1 AS breadth
+        coalesce(sum(b.entry_count), 0)::bigint AS entry_count, min(b.first_chunk_id) AS first_chunk_id
     INTO v_words
     FROM (
         SELECT
-            s.lexeme, s.weight, s.entry_count, s.first_chunk_id, s.last_chunk_id, row_number() OVER (ORDER BY s.bound DESC, s.lexeme ASC) AS n,
+            s.lexeme, s.weight, s.entry_count, s.first_chunk_id, row_number() OVER (ORDER BY s.bound DESC, s.lexeme ASC) AS n,
             sum(s.bound) OVER (ORDER BY s.bound ASC, s.lexeme DESC) - s.bound AS rest
         FROM (
             SELECT
                 w.lexeme, w.weight, w.weight * CASE WHEN p_counts_terms THEN 1 ELSE g.max_impact END AS bound,
-                g.entry_count, g.first_chunk_id, g.last_chunk_id
+                g.entry_count, g.first_chunk_id
             FROM unnest(p_lexemes, p_weights) AS w (lexeme, weight)
             INNER JOIN (
                 SELECT
-                    p.lexeme, sum(p.entry_count) AS entry_count, max(p.max_impact) AS max_impact, min(p.first_chunk_id) AS first_chunk_id,
-                    max(p.entries[p.entry_count] >> 12) AS last_chunk_id
+                    p.lexeme, sum(p.entry_count) AS entry_count, max(p.max_impact) AS max_impact, min(p.first_chunk_id) AS first_chunk_id
                 FROM kbsearch.kb_postings AS p
                 WHERE p.org_id = p_org_id AND p.lexeme = ANY (p_lexemes)
                 GROUP BY p.lexeme
@@ -89,9 +88,10 @@ BEGIN
         END IF;
     END IF;
 
+    v_breadth := (SELECT max(c.id) FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id) - v_words.first_chunk_id + 1;
     -- of a sample: what the last place has, rather less than more
-    v_width := div(v_words.breadth::numeric * least(6000, v_words.entry_count / 16), v_words.entry_count * 4)::bigint + 1;
-    v_lows := ARRAY(SELECT v_words.first_chunk_id + v_words.breadth * g.n / 4 FROM generate_series(0, 3) AS g (n));
+    v_width := div(v_breadth::numeric * least(6000, v_words.entry_count / 16), v_words.entry_count * 4)::bigint + 1;
+    v_lows := ARRAY(SELECT v_words.first_chunk_id + v_breadth * g.n / 4 FROM generate_series(0, 3) AS g (n));
     WITH sampled AS MATERIALIZED (
         SELECT m.raw, m.entry_count
         FROM kbsearch.match_kb_keyword_ranges_v1(p_org_id, v_words.lexemes, v_words.weights, p_counts_terms, v_lows, v_width) AS m
@@ -117,8 +117,8 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    v_width := least(v_words.breadth, div(v_words.breadth::numeric * 30000, v_words.entry_count)::bigint + 1);
-    v_lows := ARRAY(SELECT g.low FROM generate_series(v_words.first_chunk_id, v_words.first_chunk_id + v_words.breadth - 1, v_width) AS g (low));
+    v_width := least(v_breadth, div(v_breadth::numeric * 30000, v_words.entry_count)::bigint + 1);
+    v_lows := ARRAY(SELECT g.low FROM generate_series(v_words.first_chunk_id, v_words.first_chunk_id + v_breadth - 1, v_width) AS g (low));
     IF v_read = cardinality(v_words.lexemes) THEN
         SELECT array_agg(f.chunk_id), array_agg(f.raw) INTO v_chunk_ids, v_raws
         FROM (
