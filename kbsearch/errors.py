@@ -180,7 +180,7 @@ class PolicyError(KBSearchError):
 
 
 class SecurityError(KBSearchError):
-    """KBSEC: row-level security or rights cannot be set up like that."""
+    """KBSEC: row-level security or rights cannot be set up like that, or a trigger function of kbsearch is used for another table."""
 
     default_sqlstate = "KBSEC"
     http_status = 403

@@ -4199,6 +4199,9 @@ DECLARE
     v_published boolean;
     v_described record;
 BEGIN
+    IF TG_RELID <> 'kbsearch.kb_article_chunks'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id OR NEW.id <> OLD.id THEN
             RAISE EXCEPTION 'org_id and id of chunk % cannot be changed', OLD.id
@@ -4288,6 +4291,9 @@ CREATE FUNCTION kbsearch.kb_chunks_truncated_v1() RETURNS trigger
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 BEGIN
+    IF TG_RELID <> 'kbsearch.kb_article_chunks'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     BEGIN
         TRUNCATE kbsearch.kb_postings, kbsearch.kb_keyword_impacts, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_changes, kbsearch.kb_corpus_stats;
     EXCEPTION WHEN object_in_use THEN
@@ -4312,7 +4318,7 @@ CREATE FUNCTION kbsearch.kb_chunks_written_v1() RETURNS trigger
 DECLARE
     v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_sign CONSTANT smallint := TG_ARGV[0]::smallint;
-    v_is_small CONSTANT boolean := (SELECT count(*) <= 256 FROM (SELECT FROM written LIMIT 257) AS w);
+    v_is_small boolean;
     v_segment bigint;
     v_org_id bigint;
     v_lexemes text[];
@@ -4321,6 +4327,10 @@ DECLARE
     v_chunk_count bigint;
     v_occurrence_count bigint;
 BEGIN
+    IF TG_RELID <> 'kbsearch.kb_article_chunks'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
+    v_is_small := (SELECT count(*) <= 256 FROM (SELECT FROM written LIMIT 257) AS w);
     IF TG_OP = 'UPDATE' AND v_sign = 1 AND v_is_small THEN
         -- done with the old rows
         RETURN NULL;
@@ -4512,6 +4522,9 @@ DECLARE
     v_dimensions integer;
     v_given integer;
 BEGIN
+    IF TG_RELID <> 'kbsearch.kb_article_embeddings'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id THEN
             RAISE EXCEPTION 'an embedding of organisation % cannot be moved to another', OLD.org_id
@@ -4565,6 +4578,9 @@ DECLARE
     v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_first record;
 BEGIN
+    IF TG_RELID <> 'kbsearch.kb_article_embeddings'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     FOR v_first IN SELECT w.org_id, min(w.space_id) AS space_id FROM written AS w GROUP BY w.org_id ORDER BY w.org_id LOOP
         PERFORM set_config('kbsearch.acting_org_id', v_first.org_id::text, true);
         UPDATE kbsearch.organizations AS o SET active_space_id = v_first.space_id WHERE o.id = v_first.org_id AND o.active_space_id IS NULL;
@@ -4619,6 +4635,9 @@ CREATE FUNCTION kbsearch.kb_organizations_changed_v1() RETURNS trigger
 DECLARE
     v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
 BEGIN
+    IF TG_RELID <> 'kbsearch.organizations'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     PERFORM set_config('kbsearch.acting_org_id', NEW.id::text, true);
     IF NEW.language <> OLD.language THEN
         PERFORM kbsearch.take_kb_corpus_v1(NEW.id);
@@ -4678,6 +4697,9 @@ DECLARE
     v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_org_id bigint;
 BEGIN
+    IF TG_RELID <> 'kbsearch.organizations'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     -- after compact and rebuild, which delete the same rows in another order
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(r.id, 'maintenance')) FROM (SELECT g.id FROM removed AS g ORDER BY g.id) AS r;
     FOR v_org_id IN SELECT r.id FROM removed AS r ORDER BY r.id LOOP
@@ -7568,6 +7590,23 @@ p_org_id: The organisation.
 Returns: the number of posting rows.
 
 Errors: KBORG; KBIDX inside a statement that writes chunks.';
+
+-- Name: refuse_kb_trigger_v1(oid); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.refuse_kb_trigger_v1(p_table_id oid) RETURNS void
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'a trigger function of kbsearch''s own is used for table %', p_table_id::regclass
+        USING ERRCODE = 'KBSEC', DETAIL = jsonb_build_object('table', p_table_id::regclass)::text,
+            HINT = 'Drop the trigger: the function acts as the owner of kbsearch''s tables, and so for the table alone that kbsearch made it for.';
+END
+$$;
+
+-- Name: FUNCTION refuse_kb_trigger_v1(p_table_id oid); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.refuse_kb_trigger_v1(p_table_id oid) IS 'Refuses to run a trigger function that acts as the owner for a table that it is not made for: KBSEC. p_table_id: that table.';
 
 -- Name: reserve_kb_articles_v1(bigint, text[]); Type: FUNCTION; Schema: kbsearch; Owner: -
 

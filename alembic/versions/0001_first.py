@@ -34,6 +34,7 @@ FILES = [
     "functions/index/bm25_impact_v1.sql",
     "functions/index/calibrate_kb_corpus_v1.sql",
     "functions/index/lock_kb_corpus_v1.sql",
+    "functions/index/refuse_kb_trigger_v1.sql",
     "functions/index/compact_kb_postings_v1.sql",
     "functions/index/kb_articles_guard_v1.sql",
     "functions/index/kb_chunks_begin_v1.sql",

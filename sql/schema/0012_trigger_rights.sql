@@ -1,5 +1,6 @@
 -- Trigger functions act as the owner of the tables. Whoever may execute one may make a trigger of it on a temporary table of his own, and so have derived
--- rows of any organisation written or removed. Triggers that are there fire without that right.
+-- rows of any organisation written or removed. Triggers that are there fire without that right. Where somebody grants it all the same (EXECUTE ON ALL FUNCTIONS),
+-- those that act as the owner refuse any table but their own (refuse_kb_trigger_v1).
 
 REVOKE EXECUTE ON FUNCTION kbsearch.kb_articles_guard_v1() FROM public;
 REVOKE EXECUTE ON FUNCTION kbsearch.kb_chunks_begin_v1() FROM public;

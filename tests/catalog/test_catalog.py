@@ -119,6 +119,22 @@ def test_security_definer_is_for_pinned_trigger_functions_only(shared_database: 
     assert all(result == "trigger" and "search_path=" in settings for _, result, settings in definers)
 
 
+def test_security_definer_functions_are_for_one_table_which_they_ask_for_first(shared_database: str) -> None:
+    """So that nobody makes a trigger of them on a table of his own (tests/tenancy/test_leaks.py tries)."""
+    definers = rows(
+        shared_database,
+        "SELECT p.proname, p.prosrc, array_agg(DISTINCT t.tgrelid::regclass::text) FROM pg_proc AS p LEFT JOIN pg_trigger AS t ON t.tgfoid = p.oid "
+        "WHERE p.pronamespace = 'kbsearch'::regnamespace AND p.prosecdef GROUP BY p.oid",
+    )
+    assert definers
+    for name, source, tables in definers:
+        assert len(tables) == 1, (name, tables)
+        first = source.split("\nBEGIN\n", 1)[1].split("END IF;", 1)[0].split()
+        assert first == (
+            f"IF TG_RELID <> '{tables[0]}'::regclass THEN PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);".split()
+        ), name
+
+
 def test_plpgsql_functions_pin_their_search_path(shared_database: str) -> None:
     loose = rows(
         shared_database,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.index.derived import faults
 from tests.tenancy.conftest import A, B, Say, Tenants
@@ -119,3 +122,58 @@ def test_the_planners_statistics_are_hidden(tenants: Tenants, caller: str) -> No
     assert seen
     assert not seen & tables
     assert not [name for name in seen if name.startswith("kb_ann")]
+
+
+def refused(connection: psycopg.Connection[Any], *statements: str) -> tuple[str | None, str]:
+    """What a row of statements ends with: SQLSTATE and message; nothing of it stays."""
+    try:
+        with connection.transaction(force_rollback=True):
+            for statement in statements:
+                connection.execute(statement.encode())
+    except psycopg.DatabaseError as error:
+        return error.sqlstate, str(error)
+    return None, "it ran"
+
+
+DEFINERS = """SELECT p.oid::regprocedure::text FROM pg_catalog.pg_proc AS p
+WHERE p.pronamespace = 'kbsearch'::regnamespace AND p.prosecdef ORDER BY 1"""
+
+MINE = (
+    "CREATE TEMPORARY TABLE mine AS SELECT c.*, 1 AS chunk_id, 0 AS space_id, 0 AS reference_length FROM kbsearch.kb_article_chunks AS c LIMIT 0",
+    f"INSERT INTO mine (org_id, id, searchable) VALUES ({B}, {B}, true)",
+    # what the functions call their transition tables is a view of the attacker's, where a trigger names none
+    "CREATE FUNCTION pg_temp.spy() RETURNS boolean LANGUAGE plpgsql VOLATILE AS 'BEGIN RAISE EXCEPTION ''run as %'', current_user; END'",
+    *(f"CREATE TEMPORARY VIEW {name} AS SELECT m.* FROM mine AS m WHERE pg_temp.spy()" for name in ("written", "other", "removed")),
+)  # fmt: skip
+
+FIRED = {
+    "INSERT": f"INSERT INTO mine (org_id, id) VALUES ({B}, {B})",
+    "UPDATE": "UPDATE mine SET language = 'dutch', reference_length = 7",
+    "DELETE": "DELETE FROM mine",
+    "TRUNCATE": "TRUNCATE mine",
+}
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+def test_what_runs_as_the_owner_runs_for_its_own_tables_only(tenants: Tenants, caller: str) -> None:
+    """An administrator may give EXECUTE back to everybody: a trigger of the caller's own still runs nothing, whatever it is made for."""
+    with psycopg.connect(tenants.admin) as connection:
+        connection.execute("SET LOCAL search_path = ''")
+        functions = [name for (name,) in connection.execute(DEFINERS).fetchall()]
+        assert "kbsearch.kb_chunks_truncated_v1()" in functions
+        role = sql.Identifier(tenants.roles[caller])
+        connection.execute(
+            "DO $$BEGIN EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO PUBLIC', current_database()); END$$"
+        )
+        connection.execute(sql.SQL("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA kbsearch TO {}").format(role))
+        connection.execute(sql.SQL("SET LOCAL ROLE {}").format(role))
+        for statement in MINE:
+            connection.execute(statement.encode())
+        for function in functions:
+            for event, fired in FIRED.items():
+                for level in ("STATEMENT",) if event == "TRUNCATE" else ("STATEMENT", "ROW"):
+                    for time in ("BEFORE", "AFTER"):
+                        made = f"CREATE TRIGGER t {time} {event} ON mine FOR EACH {level} EXECUTE FUNCTION {function}"
+                        state, message = refused(connection, made, fired)
+                        assert state == "KBSEC", (made, message)
+        connection.rollback()

@@ -13,6 +13,9 @@ DECLARE
     v_published boolean;
     v_described record;
 BEGIN
+    IF TG_RELID <> 'kbsearch.kb_article_chunks'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id OR NEW.id <> OLD.id THEN
             RAISE EXCEPTION 'org_id and id of chunk % cannot be changed', OLD.id

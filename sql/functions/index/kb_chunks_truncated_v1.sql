@@ -3,6 +3,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, kbsearch, pg_temp
 AS $$
 BEGIN
+    IF TG_RELID <> 'kbsearch.kb_article_chunks'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     BEGIN
         TRUNCATE kbsearch.kb_postings, kbsearch.kb_keyword_impacts, kbsearch.kb_keyword_blocks, kbsearch.kb_keyword_changes, kbsearch.kb_corpus_stats;
     EXCEPTION WHEN object_in_use THEN

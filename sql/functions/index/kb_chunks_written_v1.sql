@@ -10,7 +10,7 @@ AS $$
 DECLARE
     v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_sign CONSTANT smallint := TG_ARGV[0]::smallint;
-    v_is_small CONSTANT boolean := (SELECT count(*) <= 256 FROM (SELECT FROM written LIMIT 257) AS w);
+    v_is_small boolean;
     v_segment bigint;
     v_org_id bigint;
     v_lexemes text[];
@@ -19,6 +19,10 @@ DECLARE
     v_chunk_count bigint;
     v_occurrence_count bigint;
 BEGIN
+    IF TG_RELID <> 'kbsearch.kb_article_chunks'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
+    v_is_small := (SELECT count(*) <= 256 FROM (SELECT FROM written LIMIT 257) AS w);
     IF TG_OP = 'UPDATE' AND v_sign = 1 AND v_is_small THEN
         -- done with the old rows
         RETURN NULL;

@@ -7,6 +7,9 @@ DECLARE
     v_dimensions integer;
     v_given integer;
 BEGIN
+    IF TG_RELID <> 'kbsearch.kb_article_embeddings'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     IF TG_OP = 'UPDATE' THEN
         IF NEW.org_id <> OLD.org_id THEN
             RAISE EXCEPTION 'an embedding of organisation % cannot be moved to another', OLD.org_id

@@ -5,6 +5,9 @@ AS $$
 DECLARE
     v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
 BEGIN
+    IF TG_RELID <> 'kbsearch.organizations'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     PERFORM set_config('kbsearch.acting_org_id', NEW.id::text, true);
     IF NEW.language <> OLD.language THEN
         PERFORM kbsearch.take_kb_corpus_v1(NEW.id);

@@ -6,6 +6,9 @@ DECLARE
     v_acting CONSTANT text := coalesce(current_setting('kbsearch.acting_org_id', true), '');
     v_org_id bigint;
 BEGIN
+    IF TG_RELID <> 'kbsearch.organizations'::regclass THEN
+        PERFORM kbsearch.refuse_kb_trigger_v1(TG_RELID);
+    END IF;
     -- after compact and rebuild, which delete the same rows in another order
     PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(r.id, 'maintenance')) FROM (SELECT g.id FROM removed AS g ORDER BY g.id) AS r;
     FOR v_org_id IN SELECT r.id FROM removed AS r ORDER BY r.id LOOP
