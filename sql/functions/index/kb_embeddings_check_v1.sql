@@ -27,9 +27,10 @@ BEGIN
                 HINT = 'Embed with the model of the space, or insert a space for this model.';
     END IF;
     -- the lock keeps the chunk's key, which searchable and content_digest are part of: who changes them waits and then updates this row too
+    -- (article_id, which the foreign key asks for anyway, so that any index of chunks leads to the row at once)
     SELECT c.searchable, c.content_digest INTO NEW.searchable, NEW.current_digest
     FROM kbsearch.kb_article_chunks AS c
-    WHERE c.org_id = NEW.org_id AND c.id = NEW.chunk_id
+    WHERE c.org_id = NEW.org_id AND c.article_id = NEW.article_id AND c.id = NEW.chunk_id
     FOR KEY SHARE OF c;
     NEW.searchable := coalesce(NEW.searchable, false);
     NEW.current_digest := coalesce(NEW.current_digest, '');

@@ -95,10 +95,13 @@ BEGIN
 
     -- the organisation's lock before the article's, as every change of the organisation has it; then the article, for what follows
     PERFORM pg_advisory_xact_lock_shared(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
-    SELECT a.id INTO v_article_id
-    FROM kbsearch.kb_articles AS a
-    WHERE a.org_id = p_org_id AND CASE WHEN p_article_id IS NULL THEN a.external_ref = p_external_ref ELSE a.id = p_article_id END
-    FOR UPDATE;
+    IF p_article_id IS NOT NULL THEN
+        SELECT a.id INTO v_article_id FROM kbsearch.kb_articles AS a WHERE a.org_id = p_org_id AND a.id = p_article_id FOR UPDATE;
+    ELSIF p_external_ref IS NOT NULL THEN
+        -- Planned each time: a plan made while the table is empty knows no index from another, and would read all articles of the organisation until
+        -- somebody analyses the table.
+        EXECUTE 'SELECT a.id FROM kbsearch.kb_articles AS a WHERE a.org_id = $1 AND a.external_ref = $2 FOR UPDATE' INTO v_article_id USING p_org_id, p_external_ref;
+    END IF;
     IF v_article_id IS NULL THEN
         IF p_article_id IS NOT NULL THEN
             RAISE EXCEPTION 'there is no article % in organisation %', p_article_id, p_org_id
