@@ -31,6 +31,7 @@ from kbsearch.ingest.prepare import Counts, Group, Pace, Preparer, groups
 from kbsearch.ingest.report import Connection, IngestReport, Progress, UsageError, quiet
 from kbsearch.ingest.spaces import Space, activate_space, active_space, ensure_space
 from kbsearch.ingest.splitter import Splitter
+from kbsearch.ingest.statistics import Statistics
 from kbsearch.ingest.vectors import StoredChunk, stored_chunks
 from kbsearch.ingest.writer import Writer
 from kbsearch.ingest.writers import WRITERS, WRITERS_AT_MOST, Connect, Writers
@@ -245,8 +246,10 @@ class _Ingest:
     def _reserve(self) -> bool:
         """Give ids to all, in order; whether the organisation has nothing else, so that this is its first load."""
         done = unnoted = 0
+        statistics = Statistics(self._connection, self._schema)
         for batch in _slices(self._feed.references(), RESERVED_AT_ONCE):
             notes = self._notes(batch)
+            statistics.wrote(len(batch))
             done += len(batch)
             unnoted += sum(note is None for note in notes.values())
             self._progress("reserve", done, self._feed.size)
@@ -272,12 +275,14 @@ class _Ingest:
         """Write what there is to write. again: what was put off until searches use this ingest's space."""
         done = 0
         pace = Pace()
+        statistics = Statistics(self._connection, self._schema)
         unread: list[Rejected] = []
 
         def told(group: Group, counts: Counts, seconds: float) -> None:
             nonlocal done
             self._counts.add(counts)
             pace.took(group.seconds + seconds)
+            statistics.wrote(counts.chunks + counts.embedded_chunks)
             done += group.size
             self._progress("articles", done, self._feed.size)
 
