@@ -57,6 +57,7 @@ _PENDING = """SELECT EXISTS (
 _MARKED = "SELECT true FROM kbsearch.kb_ingest_sources AS s WHERE s.org_id = %s AND s.name = %s"
 _MARK = "INSERT INTO kbsearch.kb_ingest_sources (org_id, name) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _UNMARK = "DELETE FROM kbsearch.kb_ingest_sources AS s WHERE s.org_id = %s AND s.name = %s"
+_MAY_CALIBRATE = "SELECT pg_catalog.has_column_privilege('kbsearch.organizations', 'reference_length', 'UPDATE')"
 _CALIBRATE = "SELECT kbsearch.calibrate_kb_corpus_v1(p_org_id => %s)"
 # Ids that were reserved for what turned out to be no article; nothing that an application made.
 _DISCARD = """DELETE FROM kbsearch.kb_articles AS a
@@ -204,12 +205,7 @@ class _Ingest:
         self._discard()
         calibrated = False
         if first_load and not self._value(_PENDING, (self._org_id,)):
-            calibrated = resumed or counts.written > 0
-            with self._connection.transaction():
-                self._connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                self._execute(_UNMARK, (self._org_id, FIRST_LOAD))
-                if calibrated:
-                    self._execute(_CALIBRATE, (self._org_id,))
+            calibrated = self._complete(resumed or counts.written > 0)
         if note := feed.finish(counts.rejected):
             counts.notes.append(note)
         return IngestReport(
@@ -314,6 +310,21 @@ class _Ingest:
         """Give back the ids that were reserved for what was rejected, or by a run of another day that nobody completed."""
         references = [entry.external_ref for entry in self._counts.rejected if entry.external_ref is not None]
         self._execute(_DISCARD, (self._org_id, list(filter(_is_storable, references))))
+
+    def _complete(self, loaded: bool) -> bool:
+        """The first load is done; whether the organisation was calibrated by what was loaded."""
+        may = loaded and bool(self._value(_MAY_CALIBRATE, ()))
+        with self._connection.transaction():
+            self._connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            self._execute(_UNMARK, (self._org_id, FIRST_LOAD))
+            if may:
+                self._execute(_CALIBRATE, (self._org_id,))
+        if loaded and not may:
+            statement = f"SELECT {self._schema}.calibrate_kb_corpus_v1({self._org_id});"
+            self._counts.notes.append(
+                f"the first load is to be calibrated by who may (kbsearch db grant --admin): {statement}"
+            )
+        return may
 
     def _prune(self) -> None:
         presence = self._feed.presence()
