@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from kbsearch import migrate
+from kbsearch.maintenance import BLOCKS_DUE
 
 FUNCTIONS = sorted((migrate.sql_root() / "functions").rglob("*.sql"))
 RANKING = ("rank_kb_articles_v1", "rank_kb_general_v1")
@@ -229,3 +230,12 @@ def test_the_signatures_of_the_entry_points_stay(shared_database: str) -> None:
     )
     assert signatures["search_kb_hybrid_v1"] == (f"{ARGUMENTS}", table)
     assert signatures["search_kb_hybrid_page_v1"] == (ARGUMENTS, "jsonb")
+
+
+def test_maintenance_and_compacting_agree_when_an_organisation_is_large(shared_database: str) -> None:
+    """kbsearch maintain has compacted where blocks are due; compact_kb_postings_v1 makes them where it finds the organisation large."""
+    ((source,),) = rows(shared_database, "SELECT prosrc FROM pg_proc WHERE proname = 'compact_kb_postings_v1'")
+    made = re.findall(r"begin_kb_keyword_blocks_v1\(p_org_id, (\d+)\)", source)
+    due = re.findall(r">= (\d+) FROM kbsearch\.kb_corpus_stats", BLOCKS_DUE)
+    assert len(made) == 1
+    assert made == due
