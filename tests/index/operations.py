@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 import psycopg
+from psycopg import sql
 
 Connection: TypeAlias = psycopg.Connection[Any]
 Row: TypeAlias = tuple[Any, ...]
@@ -35,13 +36,25 @@ Operation: TypeAlias = Callable[[Connection, Random], Statement | None]
 """Draws a statement; None when there is nothing to apply it to."""
 
 
+_DERIVED = ("kb_postings", "kb_keyword_impacts", "kb_keyword_blocks", "kb_keyword_changes", "kb_corpus_stats")
+
+
 def reset(connection: Connection, organizations: int = 2) -> None:
-    """Empty everything and start again with the same ids: the given number of organisations and the two spaces."""
-    connection.execute(
-        "TRUNCATE kbsearch.organizations, kbsearch.kb_embedding_spaces, kbsearch.kb_articles, kbsearch.kb_article_chunks,"
-        " kbsearch.kb_article_embeddings RESTART IDENTITY CASCADE"
-    )
-    connection.execute("ALTER SEQUENCE kbsearch.kb_segment_seq RESTART")
+    """Empty everything and start again with the same ids: the given number of organisations and the two spaces.
+
+    TRUNCATE would give tables and indexes new files, and all sessions would have to plan everything anew: most of a short test's time.
+    """
+    with connection.transaction():
+        connection.execute("DELETE FROM kbsearch.organizations")
+        connection.execute("DELETE FROM kbsearch.kb_embedding_spaces")
+        # Gone with their organisations, unless what a test has found wrong left them.
+        for table in _DERIVED:
+            connection.execute(sql.SQL("DELETE FROM kbsearch.{}").format(sql.Identifier(table)))
+        connection.execute(
+            "SELECT pg_catalog.setval(s.seqrelid::regclass, s.seqstart, false)"
+            " FROM pg_catalog.pg_sequence AS s INNER JOIN pg_catalog.pg_class AS c ON c.oid = s.seqrelid"
+            " WHERE c.relnamespace = 'kbsearch'::regnamespace"
+        )
     connection.execute(
         "INSERT INTO kbsearch.organizations (name) SELECT 'organisation ' || n FROM generate_series(1, %s) AS n",
         (organizations,),
