@@ -20,6 +20,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -107,12 +108,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if needs_docker(item):
             item.add_marker(pytest.mark.docker)
-        elif item.path.is_relative_to(root / "quality"):
+        elif _folder(item.path, root) == "quality":
             item.add_marker(pytest.mark.quality)
     places = {folder: place for place, folder in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(_folder(item.path, root), len(FIRST)))
 
 
+@cache
 def _folder(file: Path, root: Path) -> str:
     return file.relative_to(root).parts[0] if file.is_relative_to(root) else ""
 

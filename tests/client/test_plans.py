@@ -14,7 +14,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 import kbsearch
-from kbsearch import StatementTimeoutError, VectorError
+from kbsearch import StatementTimeoutError, VectorError, testing
 from kbsearch.client.calls import Calls
 from kbsearch.client.plans import (
     Budget,
@@ -171,11 +171,18 @@ def test_an_embedder_that_gives_no_vector_is_told(vectors: Any) -> None:
         run(plan, do)
 
 
-def test_the_import_is_light() -> None:
-    script = (
-        "import sys, kbsearch; "
-        "print(sorted({'sqlalchemy', 'alembic', 'psycopg_pool', 'onnxruntime', 'tokenizers', 'typer', 'rich'} & set(sys.modules)))"
-    )
+@pytest.mark.parametrize(
+    ("imports", "without"),
+    [
+        ("import kbsearch, kbsearch.testing", ("numpy", "psycopg", "pgvector", "asyncio")),
+        ("from kbsearch import KBSearchError", ("numpy", "psycopg", "pgvector", "asyncio")),
+        ("import kbsearch.migrate, kbsearch.testing.keeper", ("numpy", "pgvector")),
+        ("from kbsearch import KBSearch", ()),
+    ],
+)
+def test_the_import_is_light(imports: str, without: tuple[str, ...]) -> None:
+    never = {"sqlalchemy", "alembic", "psycopg_pool", "onnxruntime", "tokenizers", "typer", "rich"}
+    script = f"import sys; {imports}; print(sorted({never | {*without}!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"
 
@@ -189,7 +196,17 @@ def test_a_command_imports_neither_sqlalchemy_nor_alembic() -> None:
 
 def test_every_public_name_is_there() -> None:
     assert sorted(kbsearch.__all__) == kbsearch.__all__
-    assert [name for name in kbsearch.__all__ if not hasattr(kbsearch, name)] == []
+    for package in (kbsearch, testing):
+        assert [name for name in package.__all__ if not hasattr(package, name)] == []
+        assert {*package.__all__} <= {*dir(package)}
+        with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+            getattr(package, "nonsense")  # noqa: B009  (a type checker knows that it is not there)
+
+
+def test_modules_that_the_names_are_of_are_there_without_an_import_of_their_own() -> None:
+    script = "import kbsearch; print(kbsearch.errors.SpaceError is kbsearch.SpaceError, kbsearch.client.KBSearch is kbsearch.KBSearch)"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout == "True True\n"
 
 
 def test_sqlalchemy_without_greenlet_is_enough_for_what_is_not_asynchronous(world: World) -> None:

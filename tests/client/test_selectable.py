@@ -284,4 +284,4 @@ def test_it_is_a_table_valued_alias_of_sqlalchemys() -> None:
     assert isinstance(as_selectable(1, "a"), sa.TableValuedAlias)
     assert kbsearch.SearchSelectable is sa.TableValuedAlias
     with pytest.raises(AttributeError, match="nothing"):
-        kbsearch.nothing  # noqa: B018
+        kbsearch.nothing  # type: ignore[attr-defined]  # noqa: B018
