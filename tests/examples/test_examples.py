@@ -71,8 +71,10 @@ def test_types(name: str, environment: Environment, projects: Path, mypy_cache: 
 
 
 @pytest.fixture(scope="session")
-def mypy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("mypy")
+def mypy_cache(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where mypy keeps what it knows of packages, from one run of the tests to the next: it goes by what is in their files."""
+    kept: pytest.Cache | None = getattr(pytestconfig, "cache", None)
+    return tmp_path_factory.mktemp("mypy") if kept is None else Path(kept.mkdir("mypy-examples"))
 
 
 @pytest.fixture
