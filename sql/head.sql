@@ -964,6 +964,8 @@ BEGIN
         RAISE EXCEPTION 'organisation % does not exist', coalesce(p_org_id::text, 'NULL')
             USING ERRCODE = 'KBORG', DETAIL = jsonb_build_object('org_id', p_org_id)::text, HINT = 'Pass the id of a row of kbsearch.organizations.';
     END IF;
+    -- before the organisation's row, which a writer of its first vectors asks for while it holds this lock
+    PERFORM pg_advisory_xact_lock(kbsearch.lock_kb_corpus_v1(p_org_id, 'writers'));
     SELECT least(100000, greatest(1, round(0.85 * sum(s.occurrence_count) / nullif(sum(s.chunk_count), 0))))::integer
     INTO v_reference_length
     FROM kbsearch.kb_corpus_stats AS s

@@ -74,6 +74,32 @@ def test_stepped(
     ).fetchall() == [("german" if change == LANGUAGE else "english",)]
 
 
+def test_calibrating_beside_an_organisations_first_vectors(connection: Connection, database: str, org_id: int) -> None:
+    """Both change the organisation's row, and the writer of vectors while it is among those that calibrating waits for."""
+    connection.execute("INSERT INTO kbsearch.kb_embedding_spaces (id, name, model, dimensions) VALUES (7, 's', 'm', 2)")
+    write = "SELECT kbsearch.upsert_kb_article_v1({org}, 'r9', 'a title', NULL, 'article', '[{chunk}]'::jsonb, p_space_id => 7)"
+    texts, vectors = (
+        write.replace("{chunk}", chunk)
+        for chunk in ('{{"content": "one"}}', '{{"content": "one", "embedding": [1, 0]}}')
+    )
+    with sessions(database, connection, 2) as both:
+        for number, statement in [
+            (0, "BEGIN"),
+            (0, texts),
+            (1, "SELECT kbsearch.calibrate_kb_corpus_v1({org})"),
+            (0, vectors),
+            (0, "COMMIT"),
+        ]:
+            both[number].do(statement.format(org=org_id))
+        for session in both:
+            session.wait()
+        assert [session.failure for session in both] == [None, None]
+    assert faults(connection) == []
+    assert connection.execute(
+        "SELECT o.active_space_id, o.reference_length <> 100 FROM kbsearch.organizations AS o WHERE o.id = %s", [org_id]
+    ).fetchall() == [(7, True)]
+
+
 def test_at_once(connection: Connection, database: str, org_id: int) -> None:
     """Titles and texts rewritten beside a language that goes to and fro: the triggers of both meet wherever they do."""
     for number in range(4, 40):
