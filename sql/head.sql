@@ -5246,7 +5246,8 @@ BEGIN
         END IF;
     END IF;
 
-    v_breadth := (SELECT max(c.id) FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id) - v_words.first_chunk_id + 1;
+    -- the last chunk there is may be before those that the entries tell of
+    v_breadth := greatest(1, (SELECT max(c.id) FROM kbsearch.kb_article_chunks AS c WHERE c.org_id = p_org_id) - v_words.first_chunk_id + 1);
     -- of a sample: what the last place has, rather less than more
     v_width := div(v_breadth::numeric * least(6000, v_words.entry_count / 16), v_words.entry_count * 4)::bigint + 1;
     v_lows := ARRAY(SELECT v_words.first_chunk_id + v_breadth * g.n / 4 FROM generate_series(0, 3) AS g (n));

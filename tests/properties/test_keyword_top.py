@@ -159,3 +159,27 @@ def test_ranges_and_given_chunks_have_their_rows(words: Words, question: dict[st
     wanted = set(chosen)
     looked_up = words.rows(LOOKED_UP, **asked, chunk_ids=list(wanted))
     assert looked_up == [row for row in everything if row[0] in wanted]
+
+
+@pytest.mark.parametrize("kept", [10, 0], ids=["others are left", "nothing is left"])
+def test_words_whose_chunks_are_all_gone_find_nothing(shared_database: str, kept: int) -> None:
+    """A cursor may ask for them. Until somebody compacts, their entries are there, each with one that takes it away; the last chunk left is before them."""
+    many = 10_200
+    with psycopg.connect(shared_database, autocommit=True) as connection, connection.transaction(force_rollback=True):
+        row = connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('emptied') RETURNING id").fetchone()
+        assert row is not None
+        words = Words(connection, row[0])
+        connection.execute("INSERT INTO kbsearch.kb_articles (org_id, id, title) VALUES (%s, 1, '')", row)
+        connection.execute(
+            "INSERT INTO kbsearch.kb_article_chunks (org_id, id, article_id, content) "
+            "SELECT %s, n, 1, CASE WHEN n <= %s THEN 'left' ELSE 'gone' END FROM generate_series(1, %s) AS n",
+            [words.org_id, kept, kept + many],
+        )
+        connection.execute("DELETE FROM kbsearch.kb_article_chunks WHERE org_id = %s AND id > %s", [words.org_id, kept])
+        (entries,) = connection.execute(
+            "SELECT sum(p.entry_count) FROM kbsearch.kb_postings AS p WHERE p.org_id = %s AND p.lexeme = 'gone'", row
+        ).fetchone() or (None,)
+        assert entries > 20_000
+        for counts_terms in (False, True):
+            asked = {"lexemes": ["gone"], "weights": [1e9], "counts_terms": counts_terms, "limit": 5}
+            assert words.rows(TOP, **asked) == words.rows(ALL, **asked) == []
