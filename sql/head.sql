@@ -1789,6 +1789,100 @@ Returns: whether there was one.
 
 Errors: KBORG, KBART.';
 
+-- Name: organizations; Type: TABLE; Schema: kbsearch; Owner: -
+
+CREATE TABLE kbsearch.organizations (
+    id bigint NOT NULL,
+    name text NOT NULL,
+    language regconfig DEFAULT 'english'::regconfig NOT NULL,
+    active_space_id bigint,
+    reference_length integer DEFAULT 100 NOT NULL,
+    ranking_profile text DEFAULT 'weighted@1'::text NOT NULL,
+    snapshot_limit integer DEFAULT 200 NOT NULL,
+    arbitration_log text DEFAULT 'off'::text NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    retrieval text DEFAULT 'exact'::text NOT NULL,
+    ann_window integer DEFAULT 200 NOT NULL,
+    CONSTRAINT organizations_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
+    CONSTRAINT organizations_arbitration_log_check CHECK ((arbitration_log = ANY (ARRAY['off'::text, 'hash'::text, 'text'::text]))),
+    CONSTRAINT organizations_name_check CHECK ((name <> ''::text)),
+    CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000))),
+    CONSTRAINT organizations_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text]))),
+    CONSTRAINT organizations_snapshot_limit_check CHECK (((snapshot_limit >= 1) AND (snapshot_limit <= 100000)))
+);
+
+-- Name: TABLE organizations; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search configuration of the articles that name none; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
+
+-- Name: COLUMN organizations.id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.id IS 'Its id; never changed.';
+
+-- Name: COLUMN organizations.name; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.name IS 'Name for people and for the command line; not unique.';
+
+-- Name: COLUMN organizations.language; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.language IS 'Text search configuration of articles that name none.';
+
+-- Name: COLUMN organizations.active_space_id; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.active_space_id IS 'Embedding space that searches use; set by the first embedding.';
+
+-- Name: COLUMN organizations.reference_length; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.reference_length IS 'L of the BM25 impact, in words; changed by calibrate_kb_corpus_v1 only.';
+
+-- Name: COLUMN organizations.ranking_profile; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of searches that name none, name@version.';
+
+-- Name: COLUMN organizations.snapshot_limit; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.snapshot_limit IS 'How many snapshots may be open at a time; the oldest give way.';
+
+-- Name: COLUMN organizations.arbitration_log; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.arbitration_log IS 'What is kept of arbitrated searches: off, hash (the manifest, which has the question''s hash) or text (the question, too).';
+
+-- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
+
+-- Name: COLUMN organizations.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.retrieval IS 'exact: all chunks are compared; ann: the windows of both legs, found by an index of create_kb_ann_index_v1; auto: ann where there is such an index and more than 20,000 searchable chunks.';
+
+-- Name: COLUMN organizations.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON COLUMN kbsearch.organizations.ann_window IS 'Articles in a leg''s window, 1 … 1000.';
+
+-- Name: describe_kb_ann_index_v1(oid, bigint, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.describe_kb_ann_index_v1(p_index_id oid, p_org_id bigint, p_space_id bigint) RETURNS TABLE(is_finished boolean, is_ours boolean, identity text, definition text)
+    LANGUAGE sql STABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT (i.indisvalid AND i.indisready),
+     ((d.definition ~ '^USING hnsw \(\(embedding\)::[^()]*\(\d+\)\) vector_cosine_ops (WITH \([^()]*\) )?WHERE '::text) AND (d.definition ~~ format('%% WHERE ((org_id = %s) AND (space_id = %s))'::text, describe_kb_ann_index_v1.p_org_id, describe_kb_ann_index_v1.p_space_id))),
+     "left"(encode(sha256(convert_to(concat_ws(' '::text, c.relname, d.definition, obj_description(c.oid, 'pg_class'::name), c.relfilenode), 'UTF8'::name)), 'hex'::text), 16) AS "left",
+     d.definition
+    FROM ((((pg_class c
+      JOIN pg_index i ON ((i.indexrelid = c.oid)))
+      JOIN pg_am m ON ((m.oid = c.relam)))
+      JOIN pg_opclass k ON ((k.oid = i.indclass[0])))
+      CROSS JOIN LATERAL ( SELECT concat_ws(' '::text, 'USING', m.amname, (('('::text || pg_get_expr(i.indexprs, i.indrelid)) || ')'::text), k.opcname, (('WITH ('::text || array_to_string(c.reloptions, ', '::text)) || ')'::text), ('WHERE '::text || pg_get_expr(i.indpred, i.indrelid))) AS definition
+          OFFSET 0) d)
+   WHERE ((c.oid = describe_kb_ann_index_v1.p_index_id) AND (i.indrelid = ('kbsearch.kb_article_embeddings'::regclass)::oid) AND ((NOT row_security_active('kbsearch.organizations'::text)) OR (EXISTS ( SELECT
+            FROM kbsearch.organizations o
+           WHERE (o.id = describe_kb_ann_index_v1.p_org_id)))));
+END;
+
+-- Name: FUNCTION describe_kb_ann_index_v1(p_index_id oid, p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.describe_kb_ann_index_v1(p_index_id oid, p_org_id bigint, p_space_id bigint) IS 'What an index of vectors is: whether its build is finished, whether it is what create_kb_ann_index_v1 makes for the organisation and the space, its identity (16 hexadecimal digits) and what it is made of, from USING on. No row: there is no such index, or the caller may not see the organisation.';
+
 -- Name: describe_kb_chunk_v1(text, text, text, regconfig, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
 CREATE FUNCTION kbsearch.describe_kb_chunk_v1(p_title text, p_heading text, p_content text, p_language regconfig, p_tag text, OUT lexemes text[], OUT term_counts smallint[], OUT occurrence_count integer, OUT phrase_text text) RETURNS record
@@ -2859,28 +2953,8 @@ CREATE FUNCTION kbsearch.find_kb_ann_index_v1(p_org_id bigint, p_space_id bigint
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT
-        i.indisvalid AND i.indisready
-        AND d.definition ~ '^USING hnsw \(\(embedding\)::[^()]*\(\d+\)\) vector_cosine_ops (WITH \([^()]*\) )?WHERE '
-        AND d.definition LIKE format('%% WHERE ((org_id = %s) AND (space_id = %s))', p_org_id, p_space_id),
-        left(encode(sha256(convert_to(concat_ws(' ', c.relname, d.definition, obj_description(c.oid, 'pg_class'), c.relfilenode), 'UTF8')), 'hex'), 16)
-    FROM pg_class AS c
-    INNER JOIN pg_index AS i ON i.indexrelid = c.oid
-    INNER JOIN pg_am AS m ON m.oid = c.relam
-    INNER JOIN pg_opclass AS k ON k.oid = i.indclass[0]
-    CROSS JOIN LATERAL (
-        -- pg_get_indexdef looks where the statement's snapshot does not, and fails where an index goes meanwhile
-        SELECT
-            concat_ws(
-                ' ', 'USING', m.amname, '(' || pg_get_expr(i.indexprs, i.indrelid) || ')', k.opcname, 'WITH (' || array_to_string(c.reloptions, ', ') || ')',
-                'WHERE ' || pg_get_expr(i.indpred, i.indrelid)
-            ) AS definition
-        OFFSET 0
-    ) AS d
-    WHERE
-        c.oid = to_regclass(format('kbsearch.kb_ann_%s_%s', p_org_id, p_space_id)) AND i.indrelid = 'kbsearch.kb_article_embeddings'::regclass
-        -- the catalog has no row-level security
-        AND (NOT row_security_active('kbsearch.organizations') OR EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id));
+    SELECT d.is_finished AND d.is_ours, d.identity
+    FROM kbsearch.describe_kb_ann_index_v1(to_regclass(format('kbsearch.kb_ann_%s_%s', p_org_id, p_space_id)), p_org_id, p_space_id) AS d;
 END
 $$;
 
@@ -2946,76 +3020,6 @@ $_$;
 -- Name: FUNCTION find_kb_articles_fault_v1(p_articles jsonb); Type: COMMENT; Schema: kbsearch; Owner: -
 
 COMMENT ON FUNCTION kbsearch.find_kb_articles_fault_v1(p_articles jsonb) IS 'What is wrong with the articles of write_kb_articles_v1, as far as they themselves show it; NULL where nothing is. Articles and chunks are counted from 1.';
-
--- Name: organizations; Type: TABLE; Schema: kbsearch; Owner: -
-
-CREATE TABLE kbsearch.organizations (
-    id bigint NOT NULL,
-    name text NOT NULL,
-    language regconfig DEFAULT 'english'::regconfig NOT NULL,
-    active_space_id bigint,
-    reference_length integer DEFAULT 100 NOT NULL,
-    ranking_profile text DEFAULT 'weighted@1'::text NOT NULL,
-    snapshot_limit integer DEFAULT 200 NOT NULL,
-    arbitration_log text DEFAULT 'off'::text NOT NULL,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    retrieval text DEFAULT 'exact'::text NOT NULL,
-    ann_window integer DEFAULT 200 NOT NULL,
-    CONSTRAINT organizations_ann_window_check CHECK (((ann_window >= 1) AND (ann_window <= 1000))),
-    CONSTRAINT organizations_arbitration_log_check CHECK ((arbitration_log = ANY (ARRAY['off'::text, 'hash'::text, 'text'::text]))),
-    CONSTRAINT organizations_name_check CHECK ((name <> ''::text)),
-    CONSTRAINT organizations_reference_length_check CHECK (((reference_length >= 1) AND (reference_length <= 100000))),
-    CONSTRAINT organizations_retrieval_check CHECK ((retrieval = ANY (ARRAY['exact'::text, 'ann'::text, 'auto'::text]))),
-    CONSTRAINT organizations_snapshot_limit_check CHECK (((snapshot_limit >= 1) AND (snapshot_limit <= 100000)))
-);
-
--- Name: TABLE organizations; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON TABLE kbsearch.organizations IS 'A tenant. language: text search configuration of the articles that name none; active_space_id: the embedding space that searches use, set by the first embedding; reference_length: L of the BM25 impact, changed by calibrate_kb_corpus_v1 only; ranking_profile: name@version.';
-
--- Name: COLUMN organizations.id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.id IS 'Its id; never changed.';
-
--- Name: COLUMN organizations.name; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.name IS 'Name for people and for the command line; not unique.';
-
--- Name: COLUMN organizations.language; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.language IS 'Text search configuration of articles that name none.';
-
--- Name: COLUMN organizations.active_space_id; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.active_space_id IS 'Embedding space that searches use; set by the first embedding.';
-
--- Name: COLUMN organizations.reference_length; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.reference_length IS 'L of the BM25 impact, in words; changed by calibrate_kb_corpus_v1 only.';
-
--- Name: COLUMN organizations.ranking_profile; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.ranking_profile IS 'Ranking profile of searches that name none, name@version.';
-
--- Name: COLUMN organizations.snapshot_limit; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.snapshot_limit IS 'How many snapshots may be open at a time; the oldest give way.';
-
--- Name: COLUMN organizations.arbitration_log; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.arbitration_log IS 'What is kept of arbitrated searches: off, hash (the manifest, which has the question''s hash) or text (the question, too).';
-
--- Name: COLUMN organizations.created_at; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.created_at IS 'When the row was inserted.';
-
--- Name: COLUMN organizations.retrieval; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.retrieval IS 'exact: all chunks are compared; ann: the windows of both legs, found by an index of create_kb_ann_index_v1; auto: ann where there is such an index and more than 20,000 searchable chunks.';
-
--- Name: COLUMN organizations.ann_window; Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON COLUMN kbsearch.organizations.ann_window IS 'Articles in a leg''s window, 1 … 1000.';
 
 -- Name: find_kb_bound_organization_v1(text, text); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -3557,7 +3561,6 @@ DECLARE
     v_scored bigint[];
     v_scores double precision[];
     v_unscored bigint[];
-    v_scoring boolean;
     v_compared bigint[];
 BEGIN
     -- every chunk of the articles whose vectors are near, or of the given ones
@@ -3612,7 +3615,6 @@ BEGIN
         chunk_ids := chunk_ids || v_unscored;
         v_unscored := ARRAY(SELECT u.id FROM unnest(v_unscored) AS u (id) WHERE u.id NOT IN (SELECT t.id FROM unnest(v_scored) AS t (id)));
     END IF;
-    v_scoring := cardinality(v_unscored) > 0;
 
     SELECT array_agg(c.article_id), array_agg(c.chunk_id), array_agg(coalesce(w.similarity, n.similarity)), array_agg(coalesce(t.raw, k.raw))
     INTO article_ids, chunk_ids, similarities, raws
@@ -3624,7 +3626,7 @@ BEGIN
     LEFT JOIN (
         SELECT l.chunk_id, l.raw
         FROM kbsearch.look_up_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_unscored) AS l
-        WHERE v_scoring
+        WHERE cardinality(v_unscored) > 0
     ) AS k ON k.chunk_id = c.chunk_id
     WHERE w.similarity IS NOT NULL OR n.similarity IS NOT NULL OR t.raw IS NOT NULL OR k.raw IS NOT NULL;
 END
@@ -4776,34 +4778,17 @@ BEGIN
         c.relname::text,
         CASE
             WHEN p.pid IS NOT NULL THEN 'building'
-            WHEN NOT (i.indisvalid AND i.indisready) THEN 'invalid'
-            WHEN
-                d.definition !~ '^USING hnsw \(\(embedding\)::[^()]*\(\d+\)\) vector_cosine_ops (WITH \([^()]*\) )?WHERE '
-                OR d.definition NOT LIKE format('%% WHERE ((org_id = %s) AND (space_id = %s))', p_org_id, split_part(c.relname, '_', 4))
-                THEN 'foreign'
+            WHEN NOT d.is_finished THEN 'invalid'
+            WHEN NOT d.is_ours THEN 'foreign'
             ELSE 'ready'
         END,
-        left(encode(sha256(convert_to(concat_ws(' ', c.relname, d.definition, obj_description(c.oid, 'pg_class'), c.relfilenode), 'UTF8')), 'hex'), 16),
+        d.identity,
         d.definition,
         pg_relation_size(c.oid)
     FROM pg_class AS c
-    INNER JOIN pg_index AS i ON i.indexrelid = c.oid
-    INNER JOIN pg_am AS m ON m.oid = c.relam
     LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid
-    INNER JOIN pg_opclass AS k ON k.oid = i.indclass[0]
-    CROSS JOIN LATERAL (
-        -- pg_get_indexdef looks where the statement's snapshot does not, and fails where an index goes meanwhile
-        SELECT
-            concat_ws(
-                ' ', 'USING', m.amname, '(' || pg_get_expr(i.indexprs, i.indrelid) || ')', k.opcname, 'WITH (' || array_to_string(c.reloptions, ', ') || ')',
-                'WHERE ' || pg_get_expr(i.indpred, i.indrelid)
-            ) AS definition
-        OFFSET 0
-    ) AS d
-    WHERE
-        i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
-        -- the catalog has no row-level security
-        AND (NOT row_security_active('kbsearch.organizations') OR EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id))
+    CROSS JOIN LATERAL kbsearch.describe_kb_ann_index_v1(c.oid, p_org_id, split_part(c.relname, '_', 4)::bigint) AS d
+    WHERE c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
     ORDER BY 1;
 END
 $_$;
@@ -8797,16 +8782,6 @@ CREATE FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint,
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET "hnsw.ef_search" TO '1000'
-    SET "hnsw.iterative_scan" TO 'strict_order'
-    SET "hnsw.max_scan_tuples" TO '20000'
-    SET work_mem TO '64MB'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_indexscan TO 'on'
-    SET enable_bitmapscan TO 'off'
-    SET enable_sort TO 'off'
-    SET enable_incremental_sort TO 'off'
-    SET max_parallel_workers_per_gather TO '0'
     AS $$
 BEGIN
     SELECT r.article_ids, r.chunk_ids, r.similarities INTO article_ids, chunk_ids, similarities
@@ -8816,7 +8791,7 @@ $$;
 
 -- Name: FUNCTION walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 1,000, the scan goes on in strict order, for at most 20,000 vectors.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_1000_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 1,000.';
 
 -- Name: walk_kb_ann_250_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -8824,16 +8799,6 @@ CREATE FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, 
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET "hnsw.ef_search" TO '250'
-    SET "hnsw.iterative_scan" TO 'strict_order'
-    SET "hnsw.max_scan_tuples" TO '20000'
-    SET work_mem TO '64MB'
-    SET jit TO 'off'
-    SET enable_seqscan TO 'off'
-    SET enable_indexscan TO 'on'
-    SET enable_bitmapscan TO 'off'
-    SET enable_sort TO 'off'
-    SET enable_incremental_sort TO 'off'
-    SET max_parallel_workers_per_gather TO '0'
     AS $$
 BEGIN
     SELECT r.article_ids, r.chunk_ids, r.similarities INTO article_ids, chunk_ids, similarities
@@ -8843,7 +8808,7 @@ $$;
 
 -- Name: FUNCTION walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 250, the scan goes on in strict order, for at most 20,000 vectors.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_250_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 250.';
 
 -- Name: walk_kb_ann_500_v1(bigint, bigint, ext.vector, bigint[], integer); Type: FUNCTION; Schema: kbsearch; Owner: -
 
@@ -8851,6 +8816,22 @@ CREATE FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, 
     LANGUAGE plpgsql STABLE PARALLEL SAFE
     SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET "hnsw.ef_search" TO '500'
+    AS $$
+BEGIN
+    SELECT r.article_ids, r.chunk_ids, r.similarities INTO article_ids, chunk_ids, similarities
+    FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
+END
+$$;
+
+-- Name: FUNCTION walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
+
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 500.';
+
+-- Name: walk_kb_ann_v1(bigint, bigint, ext.vector, bigint[], integer, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
+
+CREATE FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) RETURNS record
+    LANGUAGE plpgsql STABLE PARALLEL SAFE
+    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     SET "hnsw.iterative_scan" TO 'strict_order'
     SET "hnsw.max_scan_tuples" TO '20000'
     SET work_mem TO '64MB'
@@ -8861,22 +8842,6 @@ CREATE FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, 
     SET enable_sort TO 'off'
     SET enable_incremental_sort TO 'off'
     SET max_parallel_workers_per_gather TO '0'
-    AS $$
-BEGIN
-    SELECT r.article_ids, r.chunk_ids, r.similarities INTO article_ids, chunk_ids, similarities
-    FROM kbsearch.read_kb_ann_index_v1(p_org_id, p_space_id, p_embedding, p_allowed, p_window) AS r;
-END
-$$;
-
--- Name: FUNCTION walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
-
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_500_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with an hnsw.ef_search of 500, the scan goes on in strict order, for at most 20,000 vectors.';
-
--- Name: walk_kb_ann_v1(bigint, bigint, ext.vector, bigint[], integer, bigint); Type: FUNCTION; Schema: kbsearch; Owner: -
-
-CREATE FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) RETURNS record
-    LANGUAGE plpgsql STABLE PARALLEL SAFE
-    SET search_path TO 'pg_catalog', 'kbsearch', 'pg_temp'
     AS $$
 DECLARE
     v_width CONSTANT integer := greatest(p_window * 5 / 4, CASE WHEN p_chunk_total <= 200000 THEN 250 WHEN p_chunk_total <= 500000 THEN 500 ELSE 1000 END);
@@ -8896,7 +8861,7 @@ $$;
 
 -- Name: FUNCTION walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]); Type: COMMENT; Schema: kbsearch; Owner: -
 
-COMMENT ON FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with the hnsw.ef_search that a window of p_window articles among p_chunk_total chunks needs: 250, 500 or 1,000.';
+COMMENT ON FUNCTION kbsearch.walk_kb_ann_v1(p_org_id bigint, p_space_id bigint, p_embedding ext.vector, p_allowed bigint[], p_window integer, p_chunk_total bigint, OUT article_ids bigint[], OUT chunk_ids bigint[], OUT similarities integer[]) IS 'read_kb_ann_index_v1 with the hnsw.ef_search that a window of p_window articles among p_chunk_total chunks needs: 250, 500 or 1,000. The scan goes on in strict order, for at most 20,000 vectors.';
 
 -- Name: weigh_kb_terms_v1(text[], bigint[], text[], integer[], bigint[], bigint[], boolean); Type: FUNCTION; Schema: kbsearch; Owner: -
 

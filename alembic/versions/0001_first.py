@@ -125,6 +125,7 @@ FILES = [
     "functions/arbitrate/rank_kb_arbitrated_v1.sql",
     "functions/arbitrate/arbitrate_kb_plan_v1.sql",
     "functions/ann/get_kb_unit_vector_v1.sql",
+    "functions/ann/describe_kb_ann_index_v1.sql",
     "functions/ann/list_kb_ann_indexes_v1.sql",
     "functions/ann/find_kb_ann_index_v1.sql",
     "functions/ann/define_kb_ann_index_v1.sql",

@@ -24,7 +24,6 @@ DECLARE
     v_scored bigint[];
     v_scores double precision[];
     v_unscored bigint[];
-    v_scoring boolean;
     v_compared bigint[];
 BEGIN
     -- every chunk of the articles whose vectors are near, or of the given ones
@@ -79,7 +78,6 @@ BEGIN
         chunk_ids := chunk_ids || v_unscored;
         v_unscored := ARRAY(SELECT u.id FROM unnest(v_unscored) AS u (id) WHERE u.id NOT IN (SELECT t.id FROM unnest(v_scored) AS t (id)));
     END IF;
-    v_scoring := cardinality(v_unscored) > 0;
 
     SELECT array_agg(c.article_id), array_agg(c.chunk_id), array_agg(coalesce(w.similarity, n.similarity)), array_agg(coalesce(t.raw, k.raw))
     INTO article_ids, chunk_ids, similarities, raws
@@ -91,7 +89,7 @@ BEGIN
     LEFT JOIN (
         SELECT l.chunk_id, l.raw
         FROM kbsearch.look_up_kb_keyword_v1(v_org_id, v_known_lexemes, v_term_weights, v_counts_terms, v_unscored) AS l
-        WHERE v_scoring
+        WHERE cardinality(v_unscored) > 0
     ) AS k ON k.chunk_id = c.chunk_id
     WHERE w.similarity IS NOT NULL OR n.similarity IS NOT NULL OR t.raw IS NOT NULL OR k.raw IS NOT NULL;
 END

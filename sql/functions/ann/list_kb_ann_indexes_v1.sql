@@ -1,5 +1,3 @@
--- The identity has what tells a rebuilt index from the one before it: the build id in its comment, and the number of its file, which REINDEX, VACUUM FULL and
--- a restored dump change.
 CREATE FUNCTION kbsearch.list_kb_ann_indexes_v1(p_org_id bigint)
 RETURNS TABLE (space_id bigint, index_name text, state text, identity text, definition text, bytes bigint)
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
@@ -17,34 +15,17 @@ BEGIN
         c.relname::text,
         CASE
             WHEN p.pid IS NOT NULL THEN 'building'
-            WHEN NOT (i.indisvalid AND i.indisready) THEN 'invalid'
-            WHEN
-                d.definition !~ '^USING hnsw \(\(embedding\)::[^()]*\(\d+\)\) vector_cosine_ops (WITH \([^()]*\) )?WHERE '
-                OR d.definition NOT LIKE format('%% WHERE ((org_id = %s) AND (space_id = %s))', p_org_id, split_part(c.relname, '_', 4))
-                THEN 'foreign'
+            WHEN NOT d.is_finished THEN 'invalid'
+            WHEN NOT d.is_ours THEN 'foreign'
             ELSE 'ready'
         END,
-        left(encode(sha256(convert_to(concat_ws(' ', c.relname, d.definition, obj_description(c.oid, 'pg_class'), c.relfilenode), 'UTF8')), 'hex'), 16),
+        d.identity,
         d.definition,
         pg_relation_size(c.oid)
     FROM pg_class AS c
-    INNER JOIN pg_index AS i ON i.indexrelid = c.oid
-    INNER JOIN pg_am AS m ON m.oid = c.relam
     LEFT JOIN pg_stat_progress_create_index AS p ON p.index_relid = c.oid
-    INNER JOIN pg_opclass AS k ON k.oid = i.indclass[0]
-    CROSS JOIN LATERAL (
-        -- pg_get_indexdef looks where the statement's snapshot does not, and fails where an index goes meanwhile
-        SELECT
-            concat_ws(
-                ' ', 'USING', m.amname, '(' || pg_get_expr(i.indexprs, i.indrelid) || ')', k.opcname, 'WITH (' || array_to_string(c.reloptions, ', ') || ')',
-                'WHERE ' || pg_get_expr(i.indpred, i.indrelid)
-            ) AS definition
-        OFFSET 0
-    ) AS d
-    WHERE
-        i.indrelid = 'kbsearch.kb_article_embeddings'::regclass AND c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
-        -- the catalog has no row-level security
-        AND (NOT row_security_active('kbsearch.organizations') OR EXISTS (SELECT FROM kbsearch.organizations AS o WHERE o.id = p_org_id))
+    CROSS JOIN LATERAL kbsearch.describe_kb_ann_index_v1(c.oid, p_org_id, split_part(c.relname, '_', 4)::bigint) AS d
+    WHERE c.relname ~ ('^kb_ann_' || p_org_id || '_[0-9]{1,18}$')
     ORDER BY 1;
 END
 $$;
