@@ -1,7 +1,8 @@
 """kbsearch: hybrid (vector + keyword) search for knowledge bases, as SQL functions on PostgreSQL and pgvector."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kbsearch.lazy import attach
 
 if TYPE_CHECKING:
     from kbsearch.client import AsyncKBSearch, Consistency, KBSearch, QueryEmbedder
@@ -187,22 +188,7 @@ _NAMES = {
         "as_selectable",
     ),
 }
-"""The public names, by the module of this package that has them."""
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
-
+"""The public names, by the module of this package that has them. Importing numpy and psycopg takes longer than many a command does."""
 
 if not TYPE_CHECKING:  # a type checker knows the names from above, and no others
-
-    def __getattr__(name: str) -> Any:
-        """Import what is asked for when it is asked for: numpy and psycopg take longer than many a command does, and SQLAlchemy longer still."""
-        if name in _MODULES:
-            value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        elif name in _NAMES or name == "statements":
-            value = import_module(f"{__name__}.{name}")
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = attach(__name__, _NAMES, "statements")

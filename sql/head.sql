@@ -1864,19 +1864,23 @@ COMMENT ON COLUMN kbsearch.organizations.ann_window IS 'Articles in a leg''s win
 CREATE FUNCTION kbsearch.describe_kb_ann_index_v1(p_index_id oid, p_org_id bigint, p_space_id bigint) RETURNS TABLE(is_finished boolean, is_ours boolean, identity text, definition text)
     LANGUAGE sql STABLE PARALLEL SAFE
     BEGIN ATOMIC
- SELECT (i.indisvalid AND i.indisready),
+ SELECT d.is_finished,
      ((d.definition ~ '^USING hnsw \(\(embedding\)::[^()]*\(\d+\)\) vector_cosine_ops (WITH \([^()]*\) )?WHERE '::text) AND (d.definition ~~ format('%% WHERE ((org_id = %s) AND (space_id = %s))'::text, describe_kb_ann_index_v1.p_org_id, describe_kb_ann_index_v1.p_space_id))),
-     "left"(encode(sha256(convert_to(concat_ws(' '::text, c.relname, d.definition, obj_description(c.oid, 'pg_class'::name), c.relfilenode), 'UTF8'::name)), 'hex'::text), 16) AS "left",
+     "left"(encode(sha256(convert_to(concat_ws(' '::text, d.relname, d.definition, obj_description(d.oid, 'pg_class'::name), d.relfilenode), 'UTF8'::name)), 'hex'::text), 16) AS "left",
      d.definition
-    FROM ((((pg_class c
-      JOIN pg_index i ON ((i.indexrelid = c.oid)))
-      JOIN pg_am m ON ((m.oid = c.relam)))
-      JOIN pg_opclass k ON ((k.oid = i.indclass[0])))
-      CROSS JOIN LATERAL ( SELECT concat_ws(' '::text, 'USING', m.amname, (('('::text || pg_get_expr(i.indexprs, i.indrelid)) || ')'::text), k.opcname, (('WITH ('::text || array_to_string(c.reloptions, ', '::text)) || ')'::text), ('WHERE '::text || pg_get_expr(i.indpred, i.indrelid))) AS definition
-          OFFSET 0) d)
-   WHERE ((c.oid = describe_kb_ann_index_v1.p_index_id) AND (i.indrelid = ('kbsearch.kb_article_embeddings'::regclass)::oid) AND ((NOT row_security_active('kbsearch.organizations'::text)) OR (EXISTS ( SELECT
-            FROM kbsearch.organizations o
-           WHERE (o.id = describe_kb_ann_index_v1.p_org_id)))));
+    FROM ( SELECT c.oid,
+             c.relname,
+             c.relfilenode,
+             (i.indisvalid AND i.indisready) AS is_finished,
+             concat_ws(' '::text, 'USING', m.amname, (('('::text || pg_get_expr(i.indexprs, i.indrelid)) || ')'::text), k.opcname, (('WITH ('::text || array_to_string(c.reloptions, ', '::text)) || ')'::text), ('WHERE '::text || pg_get_expr(i.indpred, i.indrelid))) AS definition
+            FROM (((pg_class c
+              JOIN pg_index i ON ((i.indexrelid = c.oid)))
+              JOIN pg_am m ON ((m.oid = c.relam)))
+              JOIN pg_opclass k ON ((k.oid = i.indclass[0])))
+           WHERE ((c.oid = describe_kb_ann_index_v1.p_index_id) AND (i.indrelid = ('kbsearch.kb_article_embeddings'::regclass)::oid) AND ((NOT row_security_active('kbsearch.organizations'::text)) OR (EXISTS ( SELECT
+                    FROM kbsearch.organizations o
+                   WHERE (o.id = describe_kb_ann_index_v1.p_org_id)))))
+          OFFSET 0) d;
 END;
 
 -- Name: FUNCTION describe_kb_ann_index_v1(p_index_id oid, p_org_id bigint, p_space_id bigint); Type: COMMENT; Schema: kbsearch; Owner: -

@@ -404,7 +404,7 @@ THROUGH_WINDOWS = (
     ),
     Mutant(
         "windows: an index that was built again is the same",
-        (Edit(INDEX_DESCRIPTION, ", obj_description(c.oid, 'pg_class'), c.relfilenode", ""),),
+        (Edit(INDEX_DESCRIPTION, ", obj_description(d.oid, 'pg_class'), d.relfilenode", ""),),
         ("tests/ann/test_index.py",),
     ),
 )

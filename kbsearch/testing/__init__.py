@@ -4,8 +4,9 @@ The plugin's fixtures (`kbsearch_database`, `kbsearch_org`, …) need no import:
 `_kbsearch_pytest`, a module outside of this package, so that a test run that uses none of them does not import kbsearch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kbsearch.lazy import attach
 
 if TYPE_CHECKING:
     from kbsearch.testing.assertions import (
@@ -38,22 +39,7 @@ _NAMES = {
     "databases": ("Database", "Server"),
     "organizations": ("Organization", "load_organization"),
 }
-"""The public names, by the module of this package that has them."""
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
-
+"""The public names, by the module of this package that has them. The process that keeps a run's server needs none."""
 
 if not TYPE_CHECKING:  # a type checker knows the names from above, and no others
-
-    def __getattr__(name: str) -> Any:
-        """Import what is asked for when it is asked for: the process that keeps a run's server needs none of it."""
-        if name in _MODULES:
-            value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        elif name in _NAMES:
-            value = import_module(f"{__name__}.{name}")
-        else:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = attach(__name__, _NAMES)

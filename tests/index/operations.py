@@ -13,6 +13,8 @@ from typing import Any, TypeAlias
 import psycopg
 from psycopg import sql
 
+from kbsearch.doctor.rights import DERIVED
+
 Connection: TypeAlias = psycopg.Connection[Any]
 Row: TypeAlias = tuple[Any, ...]
 
@@ -36,9 +38,6 @@ Operation: TypeAlias = Callable[[Connection, Random], Statement | None]
 """Draws a statement; None when there is nothing to apply it to."""
 
 
-_DERIVED = ("kb_postings", "kb_keyword_impacts", "kb_keyword_blocks", "kb_keyword_changes", "kb_corpus_stats")
-
-
 def reset(connection: Connection, organizations: int = 2) -> None:
     """Empty everything and start again with the same ids: the given number of organisations and the two spaces.
 
@@ -48,7 +47,7 @@ def reset(connection: Connection, organizations: int = 2) -> None:
         connection.execute("DELETE FROM kbsearch.organizations")
         connection.execute("DELETE FROM kbsearch.kb_embedding_spaces")
         # Gone with their organisations, unless what a test has found wrong left them.
-        for table in _DERIVED:
+        for table in DERIVED:
             connection.execute(sql.SQL("DELETE FROM kbsearch.{}").format(sql.Identifier(table)))
         connection.execute(
             "SELECT pg_catalog.setval(s.seqrelid::regclass, s.seqstart, false)"

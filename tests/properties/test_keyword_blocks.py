@@ -21,6 +21,8 @@ BY_BLOCKS = """
 """
 RARE = [f"rare{number}" for number in range(20)]
 """Each in fewer than one of 200 chunks, so that they are in no vector."""
+NEAR_MISSES = 300
+"""Questions that are asked for chunks that nearly are among the first."""
 
 
 def build(connection: psycopg.Connection[Any], org_id: int) -> None:
@@ -151,6 +153,29 @@ def test_the_first_places_are_those_of_all(words: Words) -> None:
 
     run()
     assert certain[True] > 0.3 * sum(certain), "the blocks are hardly ever certain"
+
+
+@pytest.mark.parametrize("moved", [(1.0, 1.029), (1.0, 1.5)], ids=["factors close together", "factors that lie apart"])
+def test_what_is_just_below_the_threshold_is_no_first_place(words: Words, moved: tuple[float, ...]) -> None:
+    """Few first places and chunks of nearly the same score: weights that have moved since the vectors were made change which come first."""
+    chance = random.Random(3)
+    idfs = words.connection.execute(
+        "SELECT i.lexeme, min(i.idf) FROM kbsearch.kb_keyword_impacts AS i WHERE i.org_id = %s GROUP BY 1 ORDER BY 1",
+        [words.org_id],
+    ).fetchall()
+    certain = 0
+    for _ in range(NEAR_MISSES):
+        chosen = chance.sample(idfs, chance.randint(2, 8))
+        question = {
+            "lexemes": [lexeme for lexeme, _idf in chosen],
+            "weights": [float(round(1e6 * idf * chance.choice(moved))) for _lexeme, idf in chosen],
+            "counts_terms": False,
+        }
+        limit = chance.choice((1, 1, 2, 3, 30))
+        found = words.rows(BY_BLOCKS, **question, limit=limit, others=None)
+        assert found in ([], words.rows(ALL, **question, limit=limit))
+        certain += bool(found)
+    assert certain > 0
 
 
 def test_many_equal_chunks_are_left_to_the_postings(words: Words) -> None:

@@ -163,7 +163,7 @@ def test_ranges_and_given_chunks_have_their_rows(words: Words, question: dict[st
 
 @pytest.mark.parametrize("kept", [10, 0], ids=["others are left", "nothing is left"])
 def test_words_whose_chunks_are_all_gone_find_nothing(shared_database: str, kept: int) -> None:
-    """A cursor may ask for them. Until somebody compacts, their entries are there, each with one that takes it away; the last chunk left is before them."""
+    """A cursor may ask for them. Until somebody compacts, their entries are there, all taken away, and the last chunk left is before them."""
     many = 10_200
     with psycopg.connect(shared_database, autocommit=True) as connection, connection.transaction(force_rollback=True):
         row = connection.execute("INSERT INTO kbsearch.organizations (name) VALUES ('emptied') RETURNING id").fetchone()

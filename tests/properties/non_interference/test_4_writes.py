@@ -54,7 +54,8 @@ NO_ANSWERS = {
     "rank_kb_legs_v1", "fuse_kb_weighted_v1", "fuse_kb_rrf_v1", "match_kb_vector_v1",
     "match_kb_keyword_v1", "select_kb_articles_v1", "find_kb_operators_v1", "has_kb_embeddings_v1",
     "count_kb_documents_v1", "count_kb_embeddings_v1", "count_kb_languages_v1", "count_kb_lost_languages_v1", "count_kb_space_v1",
-    "describe_kb_ann_index_v1", "compare_kb_articles_v1", "gather_kb_window_v1", "look_up_kb_keyword_v1", "match_kb_keyword_ranges_v1", "list_kb_keyword_top_v1",
+    "describe_kb_ann_index_v1", "compare_kb_articles_v1", "gather_kb_window_v1",
+    "look_up_kb_keyword_v1", "match_kb_keyword_ranges_v1", "list_kb_keyword_top_v1",
     "split_kb_lexemes_v1", "list_kb_block_hits_v1", "list_kb_block_top_v1",
     "refuse_kb_overtime_v1", "list_kb_cursor_keys_v1", "measure_kb_recall_v1",
 }  # fmt: skip
